@@ -11,7 +11,11 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from diagmem.reports import drawing
 from tests import profiles
+
+FEW_PIXELS = 0.1
+"""For each one of a drawing, in a quick run: making a report takes most of its time for the pixels of its pictures."""
 
 profiles.register()
 
@@ -21,8 +25,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    os.environ.pop("COLUMNS", None)  # That of the terminal in which the tests run, given on by pytest-xdist.
     if config.getoption("quick"):
         settings.load_profile(profiles.QUICK)
+        drawing.PIXELS = FEW_PIXELS
 
 
 @pytest.hookimpl(trylast=True)

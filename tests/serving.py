@@ -35,7 +35,7 @@ class Served:
     def request(
         self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None
     ) -> tuple[int, bytes]:
-        """Status and body of the answer, as by default to the page itself."""
+        """Status and body of the answer, by default to the page itself."""
         host = f"127.0.0.1:{self.port}"
         client = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:

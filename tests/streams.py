@@ -14,7 +14,7 @@ from tests.transforms.removable_ops import Tangle
 
 
 class Stream(Tangle):
-    """A network under construction, in real numbers."""
+    """A network under construction, in float."""
 
     def __init__(self, chance: random.Random) -> None:
         super().__init__()

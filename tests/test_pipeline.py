@@ -151,8 +151,8 @@ def test_all_that_a_plan_says_is_judged() -> None:
 
 def test_heuristics_that_fail_fall_back_to_the_plain_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     """Should the allocator do worse with overlap than without, the plan without overlap is used."""
-    monkeypatch.setattr(place, "optimal", lambda posed, effort: Allocator("heap")(posed))
-    monkeypatch.setattr(planner, "optimal", lambda posed, effort: Allocator("heap")(posed))
+    monkeypatch.setattr(place, "optimal", lambda problem, effort: Allocator("heap")(problem))
+    monkeypatch.setattr(planner, "optimal", lambda problem, effort: Allocator("heap")(problem))
     for channels in itertools.product((2, 9, 20), repeat=4):
         made = diagmem.plan(chain(*channels))
         assert made.arena_bytes <= made.baseline_bytes
@@ -228,6 +228,7 @@ KERAS_KB = {
 
 
 @pytest.mark.parametrize("name", KERAS_KB)
+@pytest.mark.deep
 def test_the_eleven_models_of_the_paper(shared: Path, name: str) -> None:
     """Each is planned at its known optimum, proven over all orders, input and output counted."""
     made = diagmem.plan(shared / "models" / "paper" / "keras" / f"{name}.tflite", align=1, schedule="best")

@@ -41,7 +41,7 @@ def tall() -> Graph:
 
 
 def bottlenecks() -> Graph:
-    """Wide tensors between narrow ones: to make their rows again costs little and saves much."""
+    """Wide tensors between narrow ones: to recompute their rows costs little and saves much."""
     b = Builder("bottlenecks", DType.INT8)
     x = b.input(1, 30, 4, 2)
     for _ in range(2):
@@ -362,10 +362,10 @@ DAMAGES: dict[str, tuple[str, Callable[[Json], Any], str]] = {
     "kernels traced in a place that is none": ("whole", changed("kernels", "traced:\0"), "traced"),
     "kernels traced in a directory": ("whole", changed("kernels", "traced:."), "traced"),
     "an unknown op": ("whole", lambda v: no_schedule_of(v, 99), "runs op 99, which the model does not have"),
-    "an op that is no number": ("whole", changed("schedule", ["x"]), "other than whole numbers in 'schedule'"),
-    "an op that is true": ("whole", changed("schedule", [True]), "other than whole numbers in 'schedule'"),
-    "an op of half": ("whole", changed("schedule", [0.5]), "other than whole numbers in 'schedule'"),
-    "an op in a list": ("whole", changed("schedule", [[0]]), "other than whole numbers in 'schedule'"),
+    "an op that is no number": ("whole", changed("schedule", ["x"]), "'schedule' must hold whole numbers only"),
+    "an op that is true": ("whole", changed("schedule", [True]), "'schedule' must hold whole numbers only"),
+    "an op of half": ("whole", changed("schedule", [0.5]), "'schedule' must hold whole numbers only"),
+    "an op in a list": ("whole", changed("schedule", [[0]]), "'schedule' must hold whole numbers only"),
     "a schedule that is none": ("whole", changed("schedule", {"0": 0}), "for 'schedule', which must be a list"),
     "a caller without rows": ("whole", lambda v: no_schedule_of(v, -1), "in 'rows', which must be rows or null"),
     "more steps than rows": ("rows", lambda v: v["schedule"].pop(), "steps in 'schedule' and"),
@@ -399,9 +399,13 @@ DAMAGES: dict[str, tuple[str, Callable[[Json], Any], str]] = {
     "several rows": ("rows", changed_row("rows", [0, 2]), "rows; the plan has"),
     "a row without end": ("rows", changed_row("rows", [0]), "rows; the plan has"),
     "a row that is a number": ("rows", changed_row("rows", 0), "for 'rows', which must be a list"),
-    "a row of half": ("rows", changed_row("rows", [0.0, 1.0]), "other than whole numbers in 'rows'"),
-    "a form that lies": ("rows", form_that_lies, "but its rows lie otherwise"),
-    "a form that is none": ("rows", lambda v: v["storage"].update({str(of_row(v)["index"]): 3}), "rows lie otherwise"),
+    "a row of half": ("rows", changed_row("rows", [0.0, 1.0]), "'rows' must hold whole numbers only"),
+    "a form that lies": ("rows", form_that_lies, "but its rows are not laid out like that"),
+    "a form that is none": (
+        "rows",
+        lambda v: v["storage"].update({str(of_row(v)["index"]): 3}),
+        "rows are not laid out like that",
+    ),
     "scratch of no op": ("TFLM with scratch", lambda v: v["scratch"][0].update(op=99), "has scratch for op 99"),
     "scratch twice": ("TFLM with scratch", lambda v: v["scratch"].append(v["scratch"][0]), "twice"),
     "scratch that is none": ("TFLM with scratch", changed("scratch", {}), "for 'scratch', which must be a list"),

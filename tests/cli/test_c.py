@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -96,3 +97,13 @@ def test_verify_refuses_what_is_no_plan(text: str, tmp_path: Path) -> None:
     done = call("verify", MODEL, "--plan", str(tmp_path / "plan.json"))
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_what_does_not_fit_its_target_is_said_first(tmp_path: Path) -> None:
+    """Status 1, though the files are written: their weights are more than the chip's flash."""
+    words = ("emit", "c", "zoo:autoencoder_int8", "-o", str(tmp_path / "c"), "--target")
+    done = call(*words, "STM32G071RB")
+    assert done.returncode == 1
+    assert re.match(r"zoo:autoencoder_int8 on STM32G071RB: does not fit, flash short by [\d,]+ B\n", done.stdout)
+    assert (tmp_path / "c" / "README.md").is_file()
+    assert call(*words, "STM32G0B1RE").returncode == 0

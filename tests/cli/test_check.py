@@ -71,7 +71,7 @@ def test_a_fresh_plan_is_safe(place: Path, kind: str) -> None:
     plan = json.loads((place / f"{kind}.json").read_text())
     done = check(place, kind)
     assert (done.returncode, done.stderr) == (0, "")
-    steps = f"{len(plan['schedule'])} steps in {plan['arena_bytes']} bytes for kernels diagmem"
+    steps = f"{len(plan['schedule'])} steps in {plan['arena_bytes']:,} bytes for kernels diagmem"
     assert done.stdout == f"safe: {steps}\n"
 
 
@@ -251,7 +251,7 @@ def test_a_plan_leaves_nothing_to_choose(place: Path, command: str, option: tupl
     output = ("-o", str(tmp_path / "out")) if command == "emit c" else ()
     done = call(*command.split(), str(place / "model.tflite"), "--plan", str(place / "whole.json"), *option, *output)
     assert (done.returncode, done.stdout) == (2, "")
-    assert f"--plan is a plan already; leave out {option[0]}" in done.stderr
+    assert f"--plan already contains its options; leave out {option[0]}" in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert not (tmp_path / "out").exists()
 

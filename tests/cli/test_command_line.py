@@ -143,6 +143,44 @@ def test_real_file(shared: Path) -> None:
     assert (len(found["ops"]), found["peak_bytes"], found["peak_op"]) == (31, 55296, 2)
 
 
+def test_messages_about_files_are_alike(tmp_path: Path) -> None:
+    """A file that is not there, is empty, has no name or is a plan: the same in every command, by its whole name."""
+    empty, plan = tmp_path / "empty.tflite", tmp_path / "plan.json"
+    empty.write_bytes(b"")
+    plan.write_text("{}")
+    for words in (("plan",), ("diff", "zoo:kws_dscnn_int8")):
+        missing = call(*words, "none.tflite").stderr
+        assert missing == "diagmem: none.tflite: No such file or directory\n"
+        assert call(*words, str(empty)).stderr.startswith(f"diagmem: {empty}: not a TensorFlow Lite file")
+        assert "the name of a model is empty. See" in call(*words, "").stderr
+    said = call("plan", str(plan)).stderr
+    assert said == f"diagmem: {plan} is a plan: give the model, and the plan with --plan\n"
+
+
+def test_a_message_ends_once_and_names_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it ends with: a question, a list in brackets, or nothing."""
+    monkeypatch.chdir(tmp_path)
+    nearest = call("verify", "zoo:kws_dscnn_int8", "--on", "cortex-m77").stderr
+    assert nearest.endswith("did you mean cortex-m7? See 'diagmem verify --help'.\n")
+    for words in (
+        ("plan", "--budgt", "1"),
+        ("emit", "c", "m.tflite"),
+        ("trace",),
+        ("sweep", "zoo:kws_dscnn_int8", "--out", "b", "--on", "x"),
+    ):
+        said = call(*words).stderr
+        assert f"See 'diagmem {' '.join(words[: 1 + (words[0] == 'emit')])} --help'." in said
+        assert not said.partition(" See ")[0].endswith(("?.", ".."))
+
+
+def test_targets_fit_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where its width is given, and output goes elsewhere; chips without kernels stand below the table."""
+    monkeypatch.setenv("COLUMNS", "80")
+    said = call("targets").stdout
+    assert max(map(len, said.splitlines())) <= 80
+    assert said.endswith("No kernels run on ATmega328P (AVR), ATmega2560 (AVR).\n")
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_script(shell: str) -> None:
     assert "_DIAGMEM_COMPLETE" in call("completion", shell).stdout

@@ -65,6 +65,7 @@ def test_a_model_that_tflm_does_not_run_is_refused(name: str, shared: Path, tmp_
     assert not out.exists()
     forced = call("emit", "tflm", str(given), "-o", str(out), "--force")
     assert forced.returncode == 0
+    assert forced.stdout.startswith("warning: TFLM does not run the model")
     assert "not measured: TFLM does not run the model" in forced.stdout
     assert out.exists()
 
@@ -185,3 +186,45 @@ def test_each_library_s_own_plan_stands_beside(tmp_path: Path) -> None:
         assert rows[name]["own_plan"] == emit_tflm("zoo:kws_dscnn_int8", kernels=name).heads[name][1]
     own = call("emit", "tflm", "zoo:kws_dscnn_int8", "-o", str(out), "--kernels", "cmsis-nn").stdout
     assert "unsafe" in own
+
+
+def test_the_head_of_the_safe_library_is_explained(tmp_path: Path) -> None:
+    """It is none of those below it: there is room for what any of them needs."""
+    for kernels, note in (("tflm", "any library below"), ("cmsis-nn", "cmsis-nn")):
+        words = ("zoo:kws_dscnn_int8", "-o", str(tmp_path / "out.tflite"), "--kernels", kernels)
+        assert f"   tensors and scratch, for {note}\n" in call("emit", "tflm", *words).stdout
+
+
+def test_a_plan_that_is_there_is_put_into_the_file(model: Path) -> None:
+    """As it is, with the kernels and the target it was made for; nothing else may be chosen."""
+    out, plan = str(model.with_name("out.tflite")), str(model.with_name("plan.json"))
+    asked = ("--kernels", "cmsis-nn", "--target", "NUCLEO-L4R5ZI")
+    assert call("plan", str(model), *asked, "--schedule", "file", "-o", plan).returncode == 0
+    done = call("emit", "tflm", str(model), "--plan", plan, "-o", out)
+    assert done.returncode == 0, done.stderr
+    assert "plan       for kernels cmsis-nn\n" in done.stdout
+    assert "on NUCLEO-L4R5ZI: fits" in done.stdout or "STM32L4R5ZI: fits" in done.stdout
+    made = json.loads(Path(plan).read_text())
+    offsets = metadata.offsets_in(Path(out).read_bytes(), Source(out).graph)
+    assert offsets is not None
+    assert {t["index"]: t["offset"] for t in made["tensors"]}.items() <= dict(enumerate(offsets)).items()
+    twice = call("emit", "tflm", str(model), "--plan", plan, "-o", out, "--kernels", "cmsis-nn")
+    assert (twice.returncode, twice.stdout) == (2, "")
+    assert "--plan already contains its options; leave out --kernels." in twice.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ((), "the plan is for kernels diagmem; plan with --kernels tflm"),
+        (("--kernels", "tflm", "--external-io"), "a file for TFLM holds offsets in one arena only"),
+        (("--kernels", "tflm", "--pool", "a:2K", "--pool", "b:64K"), "a file for TFLM holds offsets in one arena only"),
+    ],
+)
+def test_a_plan_that_no_file_can_hold_is_refused(model: Path, options: tuple[str, ...], said: str) -> None:
+    out, plan = model.with_name("out.tflite"), str(model.with_name("plan.json"))
+    assert call("plan", str(model), *options, "-o", plan).returncode == 0
+    done = call("emit", "tflm", str(model), "--plan", plan, "-o", str(out))
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert said in done.stderr
+    assert not out.exists()

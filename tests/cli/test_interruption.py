@@ -77,9 +77,9 @@ def _read(terminal: int) -> str:
 @pytest.mark.parametrize(
     ("code", "arguments"),
     [
-        (RUN, ("plan", "zoo:nasnet_mobile")),
+        pytest.param(RUN, ("plan", "zoo:nasnet_mobile"), marks=pytest.mark.deep),
         (RUN, ("plan", "zoo:nasnet_mobile", "zoo:inception_resnet_v2", "--jobs", "2")),
-        (SOLVING + RUN, ("plan", "zoo:kws_dscnn_int8")),
+        pytest.param(SOLVING + RUN, ("plan", "zoo:kws_dscnn_int8"), marks=pytest.mark.deep),
         (SOLVING + RUN, ("plan", "zoo:kws_dscnn_int8", "zoo:resnet8_int8", "--jobs", "2")),
     ],
     ids=["planning", "workers", "solver", "solver in workers"],

@@ -55,7 +55,7 @@ def test_a_capacity_is_met_or_not(path: Path) -> None:
 
 def test_what_is_shown_says_how_good_it_is(path: Path) -> None:
     """Proven, or how far off at the most; and that a clock makes it depend on the machine."""
-    assert "proven the best" in call("place", str(path)).stdout
+    assert "proven optimal" in call("place", str(path)).stdout
     assert "another run may give another result" in call("place", str(path), "--time-limit", "5").stdout
 
 
@@ -81,7 +81,7 @@ def test_bad_tables_are_refused_in_one_line(path: Path, content: bytes, said: st
 
 def test_files_that_are_not_there(path: Path) -> None:
     """Each is named, also the second one."""
-    assert "nowhere.csv: no such file" in call("place", "nowhere.csv").stderr
+    assert "nowhere.csv: No such file" in call("place", "nowhere.csv").stderr
     done = call("place", str(path), "--separations", "nowhere.csv")
     assert (done.returncode, "nowhere.csv" in done.stderr) == (2, True)
 

@@ -39,8 +39,8 @@ def test_the_paper_s_example_fits_its_chip_only_with_overlap() -> None:
     assert "short by" in before.stdout
     assert "fits" in after.stdout
     assert "98,304 B" in after.stdout
-    assert "64.7 KB of 96 KB" in after.stdout
-    assert "arena 64.0, stack up to 0.7" in after.stdout
+    assert "64.8 KB of 96 KB" in after.stdout
+    assert "arena 64.0, stack up to 0.8" in after.stdout
 
 
 @pytest.mark.parametrize(("budget", "status"), [("98304", 0), ("1000", 1)])
@@ -67,7 +67,7 @@ def test_several_models_at_once(tmp_path: Path) -> None:
         (("--align", "3"), "power of two"),
         (("--target", "STM32F103"), "did you mean"),
         (("--schedule", "nonsense"), "nonsense"),
-        (("--schedule", "best", "--input-rows"), "need the schedule 'rows'"),
+        (("--schedule", "best", "--input-rows"), "need schedule 'rows'"),
     ],
 )
 def test_bad_options_are_one_line_and_status_2(arguments: tuple[str, ...], says: str) -> None:
@@ -104,14 +104,14 @@ def test_a_real_file_for_tflm(shared: Path) -> None:
 
 
 def test_state_has_a_line_of_its_own(tmp_path: Path) -> None:
-    """How much of the arena lives from run to run; or, with a runtime that holds it itself, beside the arena."""
+    """How much of the arena survives between runs; or, with a runtime that holds it itself, outside the arena."""
     path = tmp_path / "net.tflite"
     path.write_bytes(to_tflite(stream(3)))
     state_bytes = sum(t.size_bytes for t in tflite.parse(path.read_bytes(), "net").variables)
     assert re.search(
-        rf"^ *state +{state_bytes} B.*of these, live from run to run$", call("plan", str(path)).stdout, re.M
+        rf"^ *state +{state_bytes} B.*of the arena survives between runs$", call("plan", str(path)).stdout, re.M
     )
     assert json.loads(call("plan", str(path), "--json", "-").stdout)["state_bytes"] == state_bytes
     beside = call("plan", str(path), "--kernels", "tflm").stdout
-    assert re.search(rf"^ *state +{state_bytes} B.*beside the arena: the runtime holds it$", beside, re.M)
+    assert re.search(rf"^ *state +{state_bytes} B.*outside the arena, held by the runtime$", beside, re.M)
     assert " state " not in call("plan", "zoo:kws_dscnn_int8").stdout

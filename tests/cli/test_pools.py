@@ -21,7 +21,7 @@ def test_pool_by_pool(tmp_path: Path) -> None:
     assert done.returncode == 0
     pools = json.loads(path.read_text())["pools"]
     for pool in pools:
-        assert any(f"{pool['used_bytes']:>9} of" in line and pool["name"] in line for line in done.stdout.splitlines())
+        assert any(f"{pool['used_bytes']:>9,} of" in line and pool["name"] in line for line in done.stdout.splitlines())
     assert "no plan for this order costs less" in done.stdout
     assert call("check", MODEL, "--plan", str(path)).returncode == 0
 
@@ -29,8 +29,8 @@ def test_pool_by_pool(tmp_path: Path) -> None:
 def test_a_step_that_costs_bytes_says_so() -> None:
     """What the ladder saves is negative; where several pools take more than whole tensors in one, that has a plus."""
     shown = call("plan", "zoo:vww_96_int8", "--pool", "dtcm:32K", "--pool", "axi:512K", "--verbose").stdout
-    assert re.search(r"\+ overlap +\d+ B +-33.3 %", shown)
-    assert re.search(r"\+ pools +\d+ B +\+17.5 %", shown)
+    assert re.search(r"\+ overlap +[\d,]+ B +-33.3 %", shown)
+    assert re.search(r"\+ pools +[\d,]+ B +\+17.5 %", shown)
 
 
 def test_pools_too_small(tmp_path: Path) -> None:
@@ -62,9 +62,9 @@ def test_copies_of_weights(tmp_path: Path) -> None:
     assert done.returncode == 0
     found = json.loads(path.read_text())
     copied, told = found["weights"], found["weights_traffic"]
-    assert f"weights      {len(copied)} of 10 ops copy theirs to fast" in done.stdout
-    assert f"flash is read {told['flash_bytes']} B x 8, not {told['read_bytes']} B" in done.stdout
-    assert "1 op reads weights too seldom to gain by a copy" in done.stdout
+    assert f"weights      {len(copied)} of 10 ops have their weights copied to fast, " in done.stdout
+    assert f"flash is read {told['flash_bytes']:,} B x 8, not {told['read_bytes']:,} B" in done.stdout
+    assert "1 op reads weights too rarely for a copy to pay off" in done.stdout
     assert found["traffic"]["cost"] < told["cost_without"]
     assert call("check", MODEL, "--plan", str(path)).returncode == 0
 
@@ -132,7 +132,7 @@ def test_all_memories_of_a_chip() -> None:
     ("words", "said"),
     [
         (("--fit",), "--budget, --target or --pool"),
-        (("--all-memories",), "name one with target"),
+        (("--all-memories",), "needs a target: name a chip"),
         (("-O", "weights_pool=fast"), "such as --pool fast:64K"),
     ],
 )
@@ -152,7 +152,7 @@ def test_several_models_in_one_arena(tmp_path: Path) -> None:
     assert done.returncode == 0
     found = json.loads((tmp_path / "plans.json").read_text())["together"]
     assert found["total_bytes"] == found["shared_bytes"] + found["kept_bytes"] < found["apart_bytes"]
-    assert f"one arena of {found['shared_bytes']} B" in done.stdout
+    assert f"one arena of {found['shared_bytes']:,} B" in done.stdout
     done = call("emit", "c", *models, "--together", "keep-outputs", "-o", str(tmp_path / "c"), "--name", "both")
     assert done.returncode == 0
     assert {path.name for path in (tmp_path / "c").iterdir()} > {"both.c", "kws_dscnn_int8.h", "autoencoder_int8.h"}
@@ -168,6 +168,7 @@ def test_several_models_that_are_no_library(words: tuple[str, ...], said: str, t
     assert said in done.stderr
 
 
+@pytest.mark.deep
 def test_a_model_with_much_state_has_an_arena_of_its_own(shared: Path, tmp_path: Path) -> None:
     """Beside a shared arena its state would take more: all models never take more than their best plans alone."""
     models = [
@@ -177,8 +178,8 @@ def test_a_model_with_much_state_has_an_arena_of_its_own(shared: Path, tmp_path:
     alone = [json.loads(call("plan", model, *quick, "-").stdout)["arena_bytes"] for model in models]
     path = tmp_path / "plans.json"
     done = call("plan", *models, "--together", "run-one-at-a-time", *quick, str(path))
-    assert f"wake_word_hey_jarvis has an arena of its own, {alone[1]} B" in done.stdout
-    assert f"separately they would take {sum(alone)} B" in done.stdout
+    assert f"wake_word_hey_jarvis has an arena of its own, {alone[1]:,} B" in done.stdout
+    assert f"separately they would take {sum(alone):,} B" in done.stdout
     told = json.loads(path.read_text())["together"]
     assert told["own_arenas"] == ["wake_word_hey_jarvis"]
     assert told["total_bytes"] == told["shared_bytes"] + told["kept_bytes"] <= told["apart_bytes"] == sum(alone)
@@ -197,7 +198,7 @@ def test_verify_together() -> None:
     for words in ((), ("--together", "keep-outputs", "--on", "cortex-m4")):
         done = call("verify", *models, *words)
         assert done.returncode == 2
-        assert "run by turns on the host" in done.stderr
+        assert "are verified together, on the host only" in done.stderr
 
 
 def test_together_in_pools() -> None:

@@ -26,8 +26,8 @@ def test_plan_shows_what_each_step_is_worth() -> None:
     """The ladder, in bytes and percent, and what was removed."""
     done = call("plan", MODEL, "--schedule", "best", "--verbose")
     assert (done.returncode, done.stderr) == (0, "")
-    assert "ladder       whole tensors, file order      982144 B" in done.stdout
-    assert "+ overlap                      790564 B   -19.5 %" in done.stdout
+    assert "ladder       whole tensors, file order     982,144 B" in done.stdout
+    assert "+ overlap                     790,564 B   -19.5 %" in done.stdout
     assert "removed      8 ops by remove-concat" in done.stdout
 
 

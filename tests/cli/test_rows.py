@@ -91,11 +91,11 @@ def test_the_curve_of_what_is_kept_apart() -> None:
     ("arguments", "words"),
     [
         ((*CURVE, "--svg", "curve.svg"), "--pareto lists several plans, and --svg draws one"),
-        (("plan", MODEL, "--schedule", "best", "--recompute", "2"), "need the schedule 'rows'"),
-        (("plan", MODEL, "--pareto", "--kernels", "tflm-reference"), "rows are run by our own kernels"),
+        (("plan", MODEL, "--schedule", "best", "--recompute", "2"), "need schedule 'rows'"),
+        (("plan", MODEL, "--pareto", "--kernels", "tflm-reference"), "running row by row needs diagmem's own kernels"),
         (("plan", MODEL, MODEL, "--pareto"), "--pareto lists plans of one MODEL"),
-        (("verify", MODEL, "--on", "tflm", "--schedule", "rows"), "are for C code"),
-        (("verify", MODEL, "--plan", "plan.json", "--input-rows"), "--plan is a plan already"),
+        (("verify", MODEL, "--on", "tflm", "--schedule", "rows"), "apply to C code"),
+        (("verify", MODEL, "--plan", "plan.json", "--input-rows"), "--plan already contains its options"),
     ],
 )
 def test_what_does_not_go_together_is_refused(arguments: tuple[str, ...], words: str) -> None:

@@ -92,6 +92,7 @@ def test_a_file_that_is_wrong(here: Path, content: str, said: str) -> None:
         (("-O", "time_limit=soon"), "time_limit: 'soon' is not a number"),
         (("-O", "weights_ahead=maybe"), "is not true or false"),
         (("--config", "none.toml"), "none.toml"),
+        (("-O", "input_align"), "-O input_align needs a value: -O input_align=N."),
         (("--buffer", "input"), "is not NAME=HOW: keep, external, double or @OFFSET"),
         (("--buffer", "nobody=keep"), "nobody"),
         (("--weights-pool", "a"), "No such option"),
@@ -111,6 +112,20 @@ def test_buffers_of_the_firmware() -> None:
     assert (options.keep, options.external, options.double_buffer) == (("input",), ("output",), ("a=b",))
     assert options.pinned_at == {"input": 64}
     assert Options(buffers={"input": "@64"}).buffers == ("input=@64",)
+
+
+def test_a_core_and_a_target_take_each_other_s_place(here: Path) -> None:
+    """What is typed, as an option or with -O, replaces the other one of the file, but for kernels of any core."""
+    (here / "diagmem.toml").write_text('target = "RP2040"\n')
+    found = planned("--cpu", "m4")
+    assert (found["kernels"], "target" in found) == ("diagmem-dsp", False)
+    assert planned("-O", "cpu=m4")["kernels"] == "diagmem-dsp"
+    assert planned("--cpu", "generic")["target"] == planned()["target"] == "RP2040"
+    (here / "diagmem.toml").write_text('cpu = "m4"\n')
+    assert planned("--target", "RP2040")["kernels"] == "diagmem"
+    done = call("plan", MODEL, "--target", "RP2040", "--cpu", "m4")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "cpu m4 (Cortex-M4) is not the core of RP2040 (Cortex-M0+): leave out cpu" in done.stderr
 
 
 # Chips
@@ -177,7 +192,7 @@ def test_a_plan_tells_what_it_was_made_for(here: Path) -> None:
     assert call("check", MODEL, "--plan", "plan.json").returncode == 0
     assert call("report", MODEL, "--plan", "plan.json", "-o", "page.html").returncode == 0
     arena = json.loads(Path("plan.json").read_text())["arena_bytes"]
-    assert f"{arena} B" in call("report", MODEL, "--plan", "plan.json", "-o", "page.html").stdout
+    assert f"{arena:,} B" in call("report", MODEL, "--plan", "plan.json", "-o", "page.html").stdout
     assert call("diff", "plan.json", "plan.json").returncode == 0
 
 
@@ -194,7 +209,47 @@ def test_a_plan_needs_no_settings(here: Path) -> None:
         assert f"leave out {words[0]}" in done.stderr
 
 
+def test_plans_that_are_compared_leave_nothing_to_choose(here: Path) -> None:
+    assert call("plan", MODEL, "-o", "plan.json").returncode == 0
+    for words in (("--target", BOARD), ("-O", "prefer=ram")):
+        done = call("diff", "plan.json", "plan.json", *words)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert f"plans already contain their options; leave out {words[0]}." in done.stderr
+    assert call("diff", "plan.json", MODEL, "--target", BOARD).returncode == 0
+
+
+@pytest.mark.parametrize("words", [("emit", "c", "-o", "c"), ("verify",)])
+@pytest.mark.parametrize("together", [(), ("--together", "run-one-at-a-time")])
+def test_several_models_take_no_plan(words: tuple[str, ...], together: tuple[str, ...]) -> None:
+    """One line says so, and what to give instead, whatever else is given."""
+    done = call(*words, MODEL, "zoo:autoencoder_int8", "--plan", "plan.json", *together)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--plan takes one model: leave it out, and give --together" in done.stderr
+
+
 # Help
+
+
+def test_help_is_no_wider_than_a_terminal() -> None:
+    """No line of any command."""
+    from diagmem.cli import COMMANDS
+
+    for command in (*COMMANDS, "emit c", "emit tflm", "zoo write"):
+        for words in ("--help", "--help-all"):
+            said = call(*command.split(), words).stdout
+            assert not [line for line in said.splitlines() if len(line) > 80], command
+
+
+@pytest.mark.parametrize("command", ["trace", "emit tflm", "check", "overlap"])
+def test_help_of_other_commands_is_in_groups(command: str) -> None:
+    """What models share comes last; what -O takes is listed, or said."""
+    short, long = (call(*command.split(), words).stdout for words in ("--help", "--help-all"))
+    assert "--wire" not in short
+    assert "--help-all shows" in short
+    assert "--wire" in long.partition("\nMore:\n")[2]
+    assert "time_limit=S" not in long
+    if command == "trace":
+        assert "Set an option of a plan: schedule, input_rows, recompute;" in " ".join(long.split())
 
 
 @pytest.mark.parametrize("command", ["plan", "emit c", "verify", "profile", "report", "diff", "sweep"])
@@ -211,6 +266,7 @@ def test_help_shows_what_most_people_need(command: str) -> None:
     assert all(len(line) <= 80 for text in (short, long) for line in text.splitlines())
 
 
+@pytest.mark.deep
 def test_results_are_tables_in_a_notebook() -> None:
     """A row for each op, and nothing of a model's names as it is."""
     found = diagmem.inspect(MODEL)

@@ -59,10 +59,13 @@ def test_each_model_has_a_line(models: Path) -> None:
     assert "error" in found["n.tflite"]
     assert "4 models" in done.stdout
     assert "1 failed" in done.stdout
+    assert done.stderr.startswith("diagmem: ")
+    assert "n.tflite: not a TensorFlow Lite file" in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 def test_a_sweep_goes_on_where_it_ended(models: Path) -> None:
-    """Models with a line are left out, a line that was cut off is made again, a changed model too; with other options
+    """Models with a line are left out, a line that was cut off is written anew, a changed model too; with other options
     all are."""
     out, asked = models / "out.jsonl", (str(models / "m*.tflite"), "--jobs", "1")
     assert call("sweep", *asked, "--out", str(out)).returncode == 0
@@ -72,7 +75,7 @@ def test_a_sweep_goes_on_where_it_ended(models: Path) -> None:
     assert sorted(records(out)) == ["m0.tflite", "m1.tflite", "m2.tflite"]
     assert "0 models" in call("sweep", *asked, "--out", str(out)).stdout
     (models / "m1.tflite").write_bytes(small(3, 3))
-    assert "1 models" in call("sweep", *asked, "--out", str(out)).stdout
+    assert "1 model in" in call("sweep", *asked, "--out", str(out)).stdout
     assert "3 models" in call("sweep", *asked, "--no-overlap", "--out", str(out)).stdout
 
 
@@ -143,6 +146,7 @@ def test_records_are_those_of_the_same_options() -> None:
     assert not keys_of(line, Options(align=8))
 
 
+@pytest.mark.deep
 def test_a_cluster_of_two_workers(models: Path) -> None:
     """The same records from Dask as from this machine; a scheduler that is not there is said to be."""
     distributed = pytest.importorskip("distributed", reason="needs the extra 'sweep'")

@@ -50,7 +50,7 @@ def _read(terminal: int) -> bytes:
     [
         (("targets",), [chip.name for chip in chips()]),
         (("zoo",), list(zoo_models())),
-        (("inspect", "zoo:vww_96_int8"), ["DEPTHWISE_CONV_2D", "55296  peak"]),
+        (("inspect", "zoo:vww_96_int8"), ["DEPTHWISE_CONV_2D", "55,296  peak"]),
         (("overlap", "zoo:kws_dscnn_int8"), ["DEPTHWISE_CONV_2D", "7616"]),
     ],
     ids=lambda value: value[0],
@@ -101,7 +101,7 @@ def test_one_bad_model_does_not_end_a_batch(tmp_path: Path) -> None:
     for jobs in ("1", "2"):
         done = call("plan", "zoo:kws_dscnn_int8", str(bad), "zoo:resnet8_int8", "--jobs", jobs)
         assert done.returncode == 2
-        assert "10008" in done.stdout
+        assert "10,008" in done.stdout
         assert "not a TensorFlow Lite file" in done.stdout
 
 

@@ -96,6 +96,7 @@ def test_overlap_has_the_method_traced() -> None:
     assert "own kernels" in refusal("overlap", "zoo:kws_dscnn_int8", "--method", "traced", "--kernels", "cmsis-nn")
 
 
+@pytest.mark.deep
 def test_a_whole_model_plans_itself(tmp_path: Path) -> None:
     """A model's own trace, used as a library, gives the plan of our kernels again."""
     require_native()
@@ -115,7 +116,7 @@ def test_a_whole_model_plans_itself(tmp_path: Path) -> None:
     assert "after overlap: " in svg
 
 
-@pytest.mark.parametrize("streamed", [(), ("--input-rows",)])
+@pytest.mark.parametrize("streamed", [pytest.param((), marks=pytest.mark.deep), ("--input-rows",)])
 def test_a_whole_model_row_by_row(streamed: tuple[str, ...], tmp_path: Path) -> None:
     """`--schedule rows` traces every row of the plan that `diagmem plan` makes with the same options."""
     require_native()
@@ -138,7 +139,7 @@ def test_a_whole_model_row_by_row(streamed: tuple[str, ...], tmp_path: Path) -> 
     ("arguments", "said"),
     [
         (("zoo:kws_dscnn_int8", "--op", "1", "--schedule", "rows"), "for a whole MODEL"),
-        (("zoo:kws_dscnn_int8", "--schedule", "best", "--input-rows"), "need the schedule 'rows'"),
+        (("zoo:kws_dscnn_int8", "--schedule", "best", "--input-rows"), "need schedule 'rows'"),
         ((), "Give a MODEL, or --elf FILE and --call CALL."),
         (("zoo:kws_dscnn_int8", "--on", "z80"), "'z80' is not one of x86, cortex-m0"),
         (("zoo:kws_dscnn_int8", "--op", "99"), "the model's ops are 0 to"),

@@ -21,7 +21,7 @@ from diagmem.frontends.source import Source
 from diagmem.frontends.tflite.writer import to_tflite
 from tests.browsing import Opened
 from tests.frontends.onnx import making as onnx
-from tests.reports.hostile import hostile_graph, small_graph
+from tests.reports.hostile import hostile_graph, long_named, small_graph
 from tests.serving import Served, served
 
 DROP = """([name, base64]) => {
@@ -58,6 +58,12 @@ class Desk(Opened):
     def arena(self) -> int:
         """Of the plan shown."""
         return int(str(self.page.text_content("#ledger tr.current td:nth-child(3)")).replace(",", ""))
+
+    def differences(self) -> dict[str, tuple[str, str]]:
+        """Each figure of two plans side by side."""
+        rows = self.page.locator("#differences tbody tr").all()
+        cells = ([str(text) for text in row.locator("th, td").all_text_contents()] for row in rows)
+        return {name: (left, right) for name, left, right, *_ in cells}
 
     def download(self, selector: str, place: Path) -> Path:
         with self.page.expect_download() as found:
@@ -110,7 +116,7 @@ def test_switches_plan_anew_and_going_back_asks_nobody(desk: Desk) -> None:
     desk.tried(1)
     whole = desk.arena()
     page.click("#switch-input_rows")
-    assert desk.tried(2) == ["as by default", "rows, streamed input"]
+    assert desk.tried(2) == ["default", "rows, streamed input"]
     assert page.input_value("#switch-schedule") == "rows"
     assert desk.arena() < whole
     page.click("#switch-skip")
@@ -143,6 +149,7 @@ def test_a_plan_can_be_cancelled(desk: Desk, running: Served) -> None:
     assert page.locator("#failure").is_hidden()
 
 
+@pytest.mark.deep
 def test_two_settings_stand_side_by_side(desk: Desk) -> None:
     """Their figures with the change, and both with all their pictures, each with a step of its own."""
     page = desk.page
@@ -153,10 +160,10 @@ def test_two_settings_stand_side_by_side(desk: Desk) -> None:
     page.click("#ledger button:text-is('Compare')")
     assert page.locator("#compared").is_visible()
     assert page.locator(".view:visible").count() == 2
-    row = [str(text) for text in page.locator("#differences tbody tr").first.locator("th, td").all_text_contents()]
     overlapped = pipeline.plan(to_tflite(small_graph())).arena_bytes
     apart = pipeline.plan(to_tflite(small_graph()), overlap=False).arena_bytes
-    assert row[:3] == ["arena, bytes", f"{overlapped:,}", f"{apart:,}"]
+    assert desk.differences()["RAM: arena"] == (f"{overlapped:,}", f"{apart:,}")
+    assert "RAM: stack, up to" not in desk.differences()
     sliders = page.locator("#step:visible")
     sliders.first.focus()
     page.keyboard.press("Home")
@@ -167,6 +174,33 @@ def test_two_settings_stand_side_by_side(desk: Desk) -> None:
     assert page.locator(".view:visible").count() == 1
 
 
+def test_a_chip_is_judged(desk: Desk) -> None:
+    """Its verdict stands on top of the report, instructions are counted on its core, and two chips side by side have
+    the figures of `diff`. One that is not known gets the nearest names."""
+    page, content = desk.page, to_tflite(small_graph())
+    desk.drop("chip.tflite", content)
+    desk.tried(1)
+    assert page.input_value("#core") == "cortex-m4"
+    for number, chip in enumerate(("RP2040", "nRF52840"), 2):
+        page.fill("#switch-target", chip)
+        page.keyboard.press("Tab")
+        desk.tried(number)
+        page.locator(f".verdict:visible:has-text('{chip}')").wait_for()
+        assert page.locator(".verdict:visible").inner_text().split("\n")[0].endswith(": fits")
+    assert page.input_value("#core") == "cortex-m4"
+    page.click("#ledger tr:has-text('RP2040') button.link")
+    assert page.input_value("#core") == "cortex-m0"
+    page.click("#ledger tr:has-text('nRF52840') button:text-is('Compare')")
+    expected = pipeline.diff(content, content, target="nRF52840").before.values
+    for figure, name in (("RAM: stack, up to", "stack_bytes"), ("flash: code, about", "code_bytes")):
+        assert desk.differences()[figure][0] == f"{expected[name]:,}"
+    page.fill("#switch-target", "nrf52480")
+    page.keyboard.press("Tab")
+    page.locator("#failure").wait_for()
+    assert "did you mean nRF52840" in desk.text("#failure")
+
+
+@pytest.mark.deep
 def test_a_point_of_the_front_is_a_plan(desk: Desk) -> None:
     """Each plan of the front is drawn, and to press its point makes that plan."""
     page = desk.page
@@ -182,6 +216,7 @@ def test_a_point_of_the_front_is_a_plan(desk: Desk) -> None:
     assert desk.arena() == front[-1]
 
 
+@pytest.mark.deep
 def test_what_is_taken_along(desk: Desk, tmp_path: Path) -> None:
     """C code that compiles without a warning, a planned file that carries its plan, the plan, the report."""
     page = desk.page
@@ -243,6 +278,7 @@ def test_hostile_names_do_no_harm(desk: Desk) -> None:
     assert desk.text("h1").endswith("<b>bold.tflite")
 
 
+@pytest.mark.deep
 def test_a_second_tab_knows_what_was_tried(browser: Any, desk: Desk, running: Served) -> None:
     """It has a setting of its own, and what the first has made needs no new plan."""
     desk.drop("tabs.tflite", to_tflite(small_graph()))
@@ -250,10 +286,10 @@ def test_a_second_tab_knows_what_was_tried(browser: Any, desk: Desk, running: Se
     desk.page.click("#switch-overlap")
     desk.tried(2)
     second = Desk(browser, desk.page.url)
-    assert second.tried(2) == ["no overlap", "as by default"]
+    assert second.tried(2) == ["no overlap", "default"]
     assert second.arena() == desk.arena()
     second.page.click("#switch-overlap")
-    second.page.locator("#ledger tr.current:has-text('as by default')").wait_for()
+    second.page.locator("#ledger tr.current:has-text('default')").wait_for()
     assert second.arena() < desk.arena()
     assert second.said == []
     second.page.close()
@@ -315,7 +351,7 @@ def test_nothing_is_wider_than_the_window(desk: Desk, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 900})
     wide = "document.documentElement.scrollWidth"
     assert page.evaluate(wide) == width
-    desk.drop(f"{'long_' * 30}name.tflite", to_tflite(small_graph()))
+    desk.drop(f"{'long_' * 30}name.tflite", to_tflite(long_named(Source("zoo:kws_dscnn_int8").graph)))
     desk.tried(1)
     assert page.evaluate(wide) == width
     page.evaluate("document.getElementById('panel').open = true")
@@ -325,6 +361,7 @@ def test_nothing_is_wider_than_the_window(desk: Desk, width: int) -> None:
     assert page.evaluate(wide) == width
 
 
+@pytest.mark.deep
 def test_dark_and_light(browser: Any, running: Served) -> None:
     """The page follows the reader's setting, and its button turns it over, the pictures with it."""
     dark = Desk(browser, running.address, color_scheme="dark")
@@ -340,6 +377,7 @@ def test_dark_and_light(browser: Any, running: Served) -> None:
     dark.page.close()
 
 
+@pytest.mark.deep
 def test_memories_have_sliders(desk: Desk) -> None:
     """Those of a chip are set at once; a slider that is moved makes another plan, which says what lies where."""
     page = desk.page
@@ -353,9 +391,10 @@ def test_memories_have_sliders(desk: Desk) -> None:
     assert "--pool SRAM:1K --pool CCM:64K" in desk.text("#shell")
     for name in ("CCM", "SRAM"):
         page.click(f"[aria-label='Without {name}']")
-    page.locator("#ledger tr.current:has-text('as by default')").wait_for()
+    page.locator("#ledger tr.current:has-text('default')").wait_for()
 
 
+@pytest.mark.deep
 def test_shapes_that_a_file_leaves_open_can_be_given(desk: Desk) -> None:
     """What is no shape gets one line; one that is makes a plan of its own."""
     page = desk.page
@@ -385,6 +424,7 @@ def test_instructions_can_be_counted(desk: Desk) -> None:
     assert min(int(text.replace(",", "")) for text in column) > 0
 
 
+@pytest.mark.deep
 def test_cores_share_a_run(desk: Desk) -> None:
     """A slider sets how many; the report then shows which of them touches what."""
     desk.drop("cores.tflite", to_tflite(small_graph()))
@@ -396,6 +436,7 @@ def test_cores_share_a_run(desk: Desk) -> None:
     assert "--cores 2" in desk.text("#shell")
 
 
+@pytest.mark.deep
 def test_tensors_are_named(desk: Desk) -> None:
     """Where an option is a list of names, they are written with semicolons between."""
     desk.drop("named.tflite", to_tflite(small_graph()))
@@ -406,9 +447,10 @@ def test_tensors_are_named(desk: Desk) -> None:
     assert "--buffer conv_2d_0=keep --buffer conv_2d_2=keep" in desk.text("#shell")
     desk.page.fill("#switch-buffers", "")
     desk.page.keyboard.press("Tab")
-    desk.page.locator("#ledger tr.current:has-text('as by default')").wait_for()
+    desk.page.locator("#ledger tr.current:has-text('default')").wait_for()
 
 
+@pytest.mark.deep
 def test_an_onnx_file_tells_its_shapes_or_is_told_them(desk: Desk) -> None:
     """One whose size is open says in a line what to give; given, it is planned."""
     content = onnx.model([onnx.node("Relu", ["x"], ["y"])], {"x": (1, "length")}, {"y": (1, "length")})

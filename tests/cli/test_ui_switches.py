@@ -38,6 +38,8 @@ SETTINGS: tuple[dict[str, Any], ...] = (
     {"kernels": "diagmem-dsp", "prefer": "ram", "allocator": "greedy", "schedule": "eager"},
 )
 
+DEEP = (pytest.mark.deep,)
+
 
 def test_every_option_is_a_switch() -> None:
     """None is forgotten: each has one, or a reason why not; each has a label, a meaning and a place."""
@@ -49,11 +51,13 @@ def test_every_option_is_a_switch() -> None:
 
 
 def test_defaults_are_those_of_a_plan() -> None:
-    """What the page has at first is a plan without options, and a setting as by default is no setting."""
+    """What the page has at first is a plan without options, and a setting at its default is no setting."""
     assert settings_of({one.name: one.default for one in switches()}).plain == {}
 
 
-@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+@pytest.mark.parametrize(
+    "settings", [pytest.param(one, marks=DEEP * (n % 3 > 0)) for n, one in enumerate(SETTINGS)], ids=str
+)
 def test_what_is_shown_to_paste_makes_the_same_plan(
     settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -99,5 +103,5 @@ def test_settings_are_told_in_words() -> None:
 
 
 def test_options_that_contradict_each_other_are_refused() -> None:
-    with pytest.raises(PlanError, match="need the schedule 'rows'"):
+    with pytest.raises(PlanError, match="need schedule 'rows'"):
         settings_of({"schedule": "best", "input_rows": True})

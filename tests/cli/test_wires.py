@@ -47,7 +47,7 @@ def test_emit(models: tuple[str, str], tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("command", "wires", "said"),
     [
-        ("inspect", (), "2 are given: --wire makes one of several"),
+        ("inspect", (), "2 are given: connect them with --wire"),
         ("plan", ("--wire", "nonsense"), "'nonsense' is not a wire"),
         ("plan", ("--wire", "front:0=other:0"), "no model is called 'other'; the models: front, back"),
         ("inspect", ("--wire", "front:0=front:0"), "wire them all"),

@@ -57,6 +57,35 @@ def test_files_are_shown_in_a_line_and_written(make: Callable[[str], Any], tmp_p
     assert {path: (folder / path).read_bytes() for path in files} == files
 
 
+def test_results_are_shown_in_a_line() -> None:
+    """Bytes, graphs and tables of ops are left out."""
+    model = "zoo:kws_dscnn_int8"
+    results = (
+        *(diagmem.emit_tflm(model), diagmem.inspect(model), diagmem.profile(model)),
+        diagmem.diff(model, "zoo:autoencoder_int8"),
+    )
+    for found in results:
+        assert "\n" not in repr(found)
+        assert len(repr(found)) < 600, type(found)
+
+
+def test_files_are_not_written_over_one_another(tmp_path: Path) -> None:
+    """A file where a folder should be, or no folder, is one of our errors."""
+    planned, file = diagmem.emit_tflm("zoo:kws_dscnn_int8"), tmp_path / "file"
+    assert planned.write(file).read_bytes() == planned.data
+    with pytest.raises(diagmem.DiagmemError, match="none"):
+        planned.write(tmp_path / "none" / "file")
+    with pytest.raises(diagmem.DiagmemError, match="file: "):
+        diagmem.emit_c("zoo:kws_dscnn_int8").write(file)
+    assert file.read_bytes() == planned.data
+
+
+def test_a_text_is_a_list_of_one() -> None:
+    model = "zoo:kws_dscnn_int8"
+    assert [verdict.to_json()["on"] for verdict in diagmem.verify(model, on="host", inputs=1)] == ["host"]
+    assert diagmem.overlap(model, methods="exact") == diagmem.overlap(model, methods=["exact"])
+
+
 def test_errors_name_arguments() -> None:
     """The API speaks of its arguments, never of flags of the command line."""
     for options in (
@@ -68,5 +97,17 @@ def test_errors_name_arguments() -> None:
         with pytest.raises(diagmem.DiagmemError) as found:
             diagmem.plan("zoo:kws_dscnn_int8", **options)
         assert "--" not in str(found.value)
+    for plan in ("none.json", Path("none.json")):
+        with pytest.raises(diagmem.DiagmemError, match=r"^none\.json: No such file"):
+            diagmem.emit_c("zoo:kws_dscnn_int8", plan=plan)
+    with pytest.raises(diagmem.DiagmemError, match="layout 'foo' is not known; known: plain, cmake"):
+        diagmem.emit_c("zoo:kws_dscnn_int8", layout="foo")  # type: ignore[arg-type]
+    for together in (diagmem.emit_c_together, diagmem.verify_together):
+        with pytest.raises(diagmem.DiagmemError, match="models need names: give a mapping"):
+            together(["zoo:kws_dscnn_int8"])  # type: ignore[arg-type]
+    with pytest.raises(diagmem.DiagmemError, match="inputs is 0: it must be 1 or more"):
+        diagmem.verify("zoo:kws_dscnn_int8", inputs=0)
+    with pytest.raises(diagmem.DiagmemError, match="place 'hots'"):
+        diagmem.verify("zoo:kws_dscnn_int8", on="hots")
     with pytest.raises(TypeError, match="'colour' is no option of a plan"):
         diagmem.plan("zoo:kws_dscnn_int8", colour="red")

@@ -28,7 +28,7 @@ COMPARED_SHARE = 20
 
 
 def ways(seed: int, graph: Graph) -> Options:
-    """How the graph of a seed is planned: mostly whole, now and then row by row, streamed, with rows made again, for
+    """How the graph of a seed is planned: mostly whole, now and then row by row, streamed, with rows recomputed, for
     other kernels, without overlap."""
     chance = random.Random(f"way {seed}")
     skip = () if chance.random() < 0.7 else ("all",)
@@ -95,7 +95,7 @@ def job(seed: int, count: Counter[str]) -> batches.Job | None:
 def _way(options: Options) -> str:
     if options.schedule != "rows":
         return "whole" if options.library.is_own else "for others' kernels"
-    return "by rows" + ", streamed" * options.input_rows + ", made again" * (options.recompute > 1)
+    return "by rows" + ", streamed" * options.input_rows + ", recomputed" * (options.recompute > 1)
 
 
 def described(seed: int) -> str:

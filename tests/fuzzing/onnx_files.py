@@ -331,7 +331,7 @@ def faults(seeds: Sequence[int], count: Counter[str]) -> Iterator[str]:
 
 
 def _differences(seed: int, count: Counter[str]) -> Iterator[str]:
-    """From onnxruntime. Real numbers may differ by the order of sums, and by one step where they are rounded."""
+    """From onnxruntime. Floats may differ by the order of sums, and by one step where they are rounded."""
     source = Source(sound_file(seed))
     graph = source.runnable
     inputs = sample_inputs(graph, 1, seed)

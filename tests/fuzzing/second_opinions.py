@@ -23,7 +23,7 @@ TOLERANCE = 1e-4
 
 _STEPS = {"FLOOR", "CEIL", "ROUND", "FLOOR_DIV", "FLOOR_MOD", "ARG_MAX", "ARG_MIN", "CAST", "QUANTIZE"}
 _STEPS |= {"EQUAL", "NOT_EQUAL", "LESS", "LESS_EQUAL", "GREATER", "GREATER_EQUAL"}
-"""Kinds that make a large difference of a small one, among real numbers."""
+"""Kinds that make a large difference of a small one, among those on floats."""
 
 
 def disagreements(cases: Sequence[tuple[int, Case]], count: Counter[str]) -> Iterator[str]:

@@ -20,7 +20,7 @@ from tests.ops.fitting import input_values
 Array = npt.NDArray[Any]
 
 POINTWISE = [case for case, kind in CASES.items() if kind.is_pointwise]
-UPRIGHT = [
+COLUMNS_AS_ROWS = [
     case
     for case, kind in CASES.items()
     if kind.is_pointwise or type(kind).columns_as_rows is not OpKind.columns_as_rows
@@ -83,13 +83,13 @@ def lines(case: str) -> Iterator[tuple[Node, Node]]:
             )
             outputs = tuple(replace(t, shape=shapes.get(t.index, t.shape)) for t in node.outputs)
             op = replace(node.op, attributes=found.attributes)
-            upright = kinds()[op.kind].output_shapes(op.kind, op.attributes, inputs)
+            found_shapes = kinds()[op.kind].output_shapes(op.kind, op.attributes, inputs)
             # The transform refuses what does not have the shapes that are wanted; so does this.
-            if upright == tuple(t.shape for t in outputs):
+            if found_shapes == tuple(t.shape for t in outputs):
                 yield node, replace(node, op=op, inputs=inputs, outputs=outputs)
 
 
-@pytest.mark.parametrize("case", UPRIGHT)
+@pytest.mark.parametrize("case", COLUMNS_AS_ROWS)
 def test_a_line_that_stands_gives_the_same(case: str) -> None:
     """The same bytes go in, and the same bytes come out."""
     for seed, (lies, stands) in enumerate(itertools.islice(lines(case), 20)):

@@ -1,4 +1,4 @@
-"""Every kind whose work can be cut is right however it is cut: parts made by several threads, in phases, held back,
+"""Every kind whose work can be cut is right however it is cut: parts made by several threads, in phases, deferred,
 with output and input as near as a plan has them."""
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from tests.ops.deep_nodes import KINDS, deep_nodes
 from tests.ops.drawing import CASES, runnable
 from tests.ops.fitting import input_values
 from tests.ops.test_row_kernels import alone, has_row_kernels
+from tests.profiles import some
 from tests.row_networks import side_by_side
 
 CORES = 3
@@ -122,10 +123,10 @@ def test_parts_are_right(case: str) -> None:
 
 @pytest.mark.parametrize("kernels", ["diagmem", "diagmem-dsp"])
 def test_parts_of_many_channels_are_right(kernels: str) -> None:
-    """In every way that there is: pixels and channels, in one phase and in several, shared, held back and alone."""
+    """In every way that there is: pixels and channels, in one phase and in several, shared, deferred and alone."""
     if shutil.which("gcc") is None:
         pytest.skip("needs gcc")
-    found = check_parts([node for kind in KINDS for node in deep_nodes(kind, 6)], kernels)
+    found = check_parts([node for kind in KINDS for node in deep_nodes(kind, some(6))], kernels)
     assert {split.cut.along for split in found} == {Along.PIXELS, Along.CHANNELS}
     assert {How.SHARED, How.HELD} <= hows(found)
 

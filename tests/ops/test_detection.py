@@ -21,7 +21,7 @@ NAME = "CUSTOM:TFLite_Detection_PostProcess"
 
 @pytest.mark.parametrize("oracle", ORACLES)
 def test_detections_agree(oracle: str) -> None:
-    """Real numbers with both, 8-bit ones with LiteRT; ties, backgrounds, classes apart and together."""
+    """Floats with both, 8-bit ones with LiteRT; ties, backgrounds, classes apart and together."""
     if not is_installed(oracle):
         pytest.skip(f"needs {ORACLES[oracle]}")
     nodes = sampled(NAME, 80)

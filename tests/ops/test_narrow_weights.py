@@ -1,4 +1,4 @@
-"""Weights narrower than the data: 8 or 4 bits beside real numbers, 4 bits beside 8."""
+"""Weights narrower than the data: 8 or 4 bits beside floats, 4 bits beside 8."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The numpy references give what TFLite Micro's and LiteRT's reference kernels give: integers bit for bit, real numbers
+"""The numpy references give what TFLite Micro's and LiteRT's reference kernels give: integers bit for bit, floats
 within rounding."""
 
 from __future__ import annotations

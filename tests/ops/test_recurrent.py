@@ -65,7 +65,7 @@ REMEMBERING = [case for case in CASES if any(kinds()[n].states(drawn(case, 1)[0]
 
 @pytest.mark.parametrize("case", REMEMBERING)
 def test_runs_in_a_row(case: str) -> None:
-    """Integers agree bit for bit, real numbers within rounding, from the first run to the last, with a new start
+    """Integers agree bit for bit, floats within rounding, from the first run to the last, with a new start
     half-way."""
     runtime = pytest.importorskip("tflite_micro.python.tflite_micro.runtime")
     compared = set()

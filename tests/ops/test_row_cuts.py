@@ -1,5 +1,5 @@
 """Every kind whose rows can be cut is right however they are cut: columns or channels of each row made by several
-threads, in phases, held back, rows anywhere or over those that they are made of."""
+threads, in phases, deferred, rows anywhere or over those that they are made of."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_parts_of_rows_are_right(case: str) -> None:
 
 @pytest.mark.parametrize("kernels", ["diagmem", "diagmem-dsp"])
 def test_parts_of_rows_of_many_channels_are_right(kernels: str) -> None:
-    """In every way that there is: columns and channels, in one phase and in several, shared and held back."""
+    """In every way that there is: columns and channels, in one phase and in several, shared and deferred."""
     kinds = [kind for kind in KINDS if not kind.startswith("FULLY_CONNECTED")]
     drawn = (node for kind in kinds for node in deep_nodes(kind, 6))
     nodes = [node for node in drawn if not row_op(alone(node, ""), kernels).is_whole]

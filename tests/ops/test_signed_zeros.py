@@ -36,7 +36,7 @@ def _values(node: Node, rng: np.random.Generator) -> tuple[np.ndarray | None, ..
 
 @pytest.mark.skipif(COMPILER is None, reason="needs a C compiler")
 def test_zeros_keep_their_signs(tmp_path: Path) -> None:
-    """On numbers of which two in three are zeros, for all kinds on real numbers that remember nothing."""
+    """On numbers of which two in three are zeros, for all kinds on floats that remember nothing."""
     nodes = [node for case in CASES for node in drawn(case, 2) if _is_real(node)]
     nodes = [node for node in nodes if not kinds()[node.op.kind].states(node)]
     program = compiled(nodes, tmp_path)

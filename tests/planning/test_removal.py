@@ -123,11 +123,11 @@ def test_a_whole_is_held_from_its_first_part_on() -> None:
     needs = footprint(graph, Options())
     store = next(s for s in needs.stores if whole in s.tensors)
     assert store.writers == {0, 1}
-    posed = build_problem(needs, Schedule.whole(range(3)))
-    names = [buffer.name for buffer in posed.buffers]
-    buffer = posed.buffers[names.index(f"t{whole}")]
+    problem = build_problem(needs, Schedule.whole(range(3)))
+    names = [buffer.name for buffer in problem.buffers]
+    buffer = problem.buffers[names.index(f"t{whole}")]
     assert (buffer.first_step, buffer.end_step) == (0, 3)
-    over = {(names[out], names[source]) for out, source in posed.overlaps if names[out] == buffer.name}
+    over = {(names[out], names[source]) for out, source in problem.overlaps if names[out] == buffer.name}
     assert over == {(f"t{whole}", f"t{x}")}
 
 

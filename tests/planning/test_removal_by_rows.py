@@ -22,7 +22,7 @@ from diagmem.planning.order.rows import RowSchedule, recomputing_orders
 from diagmem.planning.place import greedy
 from diagmem.planning.place.fit import Placement
 from diagmem.planning.plan import Plan, checked, findings_of
-from diagmem.planning.planner import Choice
+from diagmem.planning.planner import PlacedOrder
 from diagmem.transforms import FOR_ROWS, TRANSFORMS, transformed
 from diagmem.validation.findings import Fault
 from diagmem.verification.host import run_on_host
@@ -34,8 +34,8 @@ STATE_BYTES = 64
 """That a run with a streamed input remembers, at the most; orders do not count it."""
 
 
-def quickly(posed: Problem) -> Placement:
-    return Placement.of(posed, greedy(posed))
+def quickly(problem: Problem) -> Placement:
+    return Placement.of(problem, greedy(problem))
 
 
 def all_removed(graph: Graph, input_rows: bool) -> tuple[Plan, RowSchedule, Problem]:
@@ -43,7 +43,7 @@ def all_removed(graph: Graph, input_rows: bool) -> tuple[Plan, RowSchedule, Prob
     lean, _ = transformed(graph, (*FOR_ROWS, "merge-duplicates", "remove-slices", "remove-concat"))
     needs = footprint(lean, Options(schedule="rows", input_rows=input_rows))
     order = recomputing_orders(needs.rows, input_rows, 1.0)[0]
-    choice = Choice.of(needs, order.schedule, quickly)
+    choice = PlacedOrder.of(needs, order.schedule, quickly)
     return choice.plan(needs), order, choice.problem
 
 
@@ -56,9 +56,9 @@ def test_random_networks_are_safe_and_counted_exactly() -> None:
     """Whatever is joined or cut: the validator finds nothing, and the order's peak is what the problem has."""
     found = 0
     for seed in range(24):
-        plan, order, posed = all_removed(joined_net(seed), input_rows=bool(seed % 2))
+        plan, order, problem = all_removed(joined_net(seed), input_rows=bool(seed % 2))
         checked(plan)
-        assert order.peak_bytes <= posed.lower_bound_bytes <= order.peak_bytes + STATE_BYTES
+        assert order.peak_bytes <= problem.lower_bound_bytes <= order.peak_bytes + STATE_BYTES
         found += bool(joined_rows(plan))
     assert found > 12
 

@@ -31,6 +31,12 @@ def hostile_graph() -> Graph:
     return replace(graph, name=NAMES[1], tensors=tensors)
 
 
+def long_named(graph: Graph) -> Graph:
+    """With names as converters make them: the path of each op that was merged into one."""
+    path = "functional_1/activation_{0}/Relu;functional_1/batch_normalization_{0}/FusedBatchNormV3;conv2d_{0}/BiasAdd"
+    return replace(graph, tensors=tuple(replace(t, name=path.format(t.index)) for t in graph.tensors))
+
+
 def apart(model: str | Graph) -> Plan:
     """The model as it is, in file order, with nothing shared."""
     return pipeline.plan(model, schedule="file", overlap=False, skip="all").plan

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from diagmem import pipeline
+from diagmem.frontends.source import Source
 from diagmem.model.graph import Graph
 from diagmem.reports.report import report_page
-from diagmem.targets import chips
 from tests.browsing import Opened
-from tests.reports.hostile import hostile_graph
+from tests.reports.hostile import hostile_graph, long_named
 
 MOBILENET = "zoo:mobilenet_v1_0.25_128_int8"
 MOST_MS = 100
@@ -21,7 +21,7 @@ MOST_MS = 100
 
 def written(model: str | Graph, place: Path, **options: Any) -> Path:
     path = place / "report.html"
-    path.write_text(report_page(pipeline.plan(model, **options), chips()), encoding="utf-8")
+    path.write_text(report_page(pipeline.plan(model, **options)), encoding="utf-8")
     return path
 
 
@@ -132,6 +132,7 @@ def test_hostile_names_do_no_harm(browser: Any, tmp_path: Path) -> None:
     page.close()
 
 
+@pytest.mark.deep
 def test_a_thousand_operations_respond_at_once(browser: Any, tmp_path: Path) -> None:
     """A step of NASNet is shown within 100 ms, layout included: the median, since other work may come between."""
     opened = Opened(browser, written("zoo:nasnet_mobile", tmp_path))
@@ -153,17 +154,27 @@ def test_a_thousand_operations_respond_at_once(browser: Any, tmp_path: Path) -> 
 def by_rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("rows") / "report.html"
     made = pipeline.plan("zoo:kws_dscnn_int8", schedule="rows", input_rows=True)
-    path.write_text(report_page(made, chips()), encoding="utf-8")
+    path.write_text(report_page(made), encoding="utf-8")
     return path
 
 
+@pytest.fixture(scope="module")
+def long_names(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """For a chip that it does not fit."""
+    graph = long_named(Source("zoo:vww_96_int8").graph)
+    return written(graph, tmp_path_factory.mktemp("names"), target="STM32F030R8")
+
+
 @pytest.mark.parametrize("width", [400, 1200, 2500])
-@pytest.mark.parametrize("which", ["whole", "rows"])
-def test_nothing_is_wider_than_the_window(browser: Any, opened: Opened, by_rows: Path, width: int, which: str) -> None:
+@pytest.mark.parametrize("which", ["whole", "rows", "names"])
+def test_nothing_is_wider_than_the_window(
+    browser: Any, opened: Opened, by_rows: Path, long_names: Path, width: int, which: str
+) -> None:
     """What is too wide scrolls in a box of its own."""
-    path = by_rows if which == "rows" else Path(opened.page.url.removeprefix("file://"))
-    shown = Opened(browser, path)
+    paths = {"whole": Path(opened.page.url.removeprefix("file://")), "rows": by_rows, "names": long_names}
+    shown = Opened(browser, paths[which])
     shown.page.set_viewport_size({"width": width, "height": 900})
+    shown.page.evaluate("document.querySelector('details').open = true")
     assert shown.page.evaluate("document.documentElement.scrollWidth") == width
     boxes = "[...document.querySelectorAll('body *')].filter((e) => !e.closest('.wide, .map, .offscreen'))"
     assert shown.page.evaluate(f"Math.max(...{boxes}.map((e) => e.getBoundingClientRect().right))") <= width

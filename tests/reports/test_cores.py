@@ -44,6 +44,6 @@ def test_the_report_has_it_where_cores_are_asked_for() -> None:
     """And says nothing of cores elsewhere."""
     asked, other = (pipeline.report("zoo:kws_dscnn_int8", cores=cores) for cores in (2, 1))
     assert "cores.svg" in asked
-    assert b"Which core touches" in asked["report.html"]
+    assert b"What each core accesses" in asked["report.html"]
     assert "cores.svg" not in other
-    assert b"Which core touches" not in other["report.html"]
+    assert b"What each core accesses" not in other["report.html"]

@@ -68,13 +68,16 @@ def test_both_palettes_name_the_same_colours() -> None:
     assert set(LIGHT) == set(DARK) == set(re.findall(r"var\(--([\w-]+)\)", rules()))
 
 
-def test_png_is_drawn_at_the_scale_asked_for(plans: tuple[Plan, Plan]) -> None:
-    """PNG has the drawing's pixels times the scale."""
+@pytest.mark.parametrize("pixels", [1, 3])
+def test_png_has_so_many_pixels_for_each_of_the_drawing(
+    pixels: int, plans: tuple[Plan, Plan], monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("resvg_py", reason="PNG needs the extra 'plot'")
+    monkeypatch.setattr("diagmem.reports.drawing.PIXELS", pixels)
     drawing = live_drawing(*plans)
-    png = drawing.png("dark", scale=1.0)
+    png = drawing.png("dark")
     assert png.startswith(b"\x89PNG")
-    assert int.from_bytes(png[16:20], "big") == round(drawing.width)
+    assert int.from_bytes(png[16:20], "big") == pytest.approx(pixels * drawing.width, abs=1)
 
 
 def test_every_buffer_has_a_block_where_the_plan_puts_it(plans: tuple[Plan, Plan]) -> None:
@@ -136,7 +139,7 @@ def test_notebooks_show_a_plan() -> None:
     """A plan displays itself as its figures and its map, names escaped."""
     made = pipeline.plan(hostile_graph())
     html = made._repr_html_()
-    assert made.plan.standing in html
+    assert made.plan.proof_text in html
     assert "data:image/svg+xml;base64," in html
     assert "<script" not in html
     assert "<img src=x" not in html
@@ -208,8 +211,8 @@ def test_legend_of_a_part_lists_that_part() -> None:
     plan = pipeline.plan("zoo:kws_dscnn_int8").plan
     peak = Picture(plan).peak
     assert peak is not None
-    assert "made at the peak" in arena_drawing(plan).svg()
-    assert "made at the peak" not in arena_drawing(plan, last_step=peak - 2).svg()
+    assert "output at the peak" in arena_drawing(plan).svg()
+    assert "output at the peak" not in arena_drawing(plan, last_step=peak - 2).svg()
 
 
 def test_state_has_a_colour_of_its_own(plans: tuple[Plan, Plan]) -> None:

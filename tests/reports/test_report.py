@@ -17,14 +17,14 @@ from diagmem import pipeline
 from diagmem.costs import Costs, Fit
 from diagmem.model.graph import Graph
 from diagmem.reports.pages import as_json
-from diagmem.reports.report import report_page
-from diagmem.targets import RESERVE_BYTES, chip_named, chips
+from diagmem.reports.report import fits_of, report_page
+from diagmem.targets import RESERVE_BYTES, chip_named
 from tests.reports.hostile import NAMES, apart, hostile_graph
 from tests.streams import stream
 
 
 def page_of(model: str | Graph) -> str:
-    return report_page(pipeline.plan(model), chips())
+    return report_page(pipeline.plan(model))
 
 
 @pytest.fixture(scope="module")
@@ -54,14 +54,14 @@ class Elements(HTMLParser):
             self.scripts.append(data)
 
 
-def test_the_bound_says_how_far_the_plan_may_be_from_the_best() -> None:
+def test_the_bound_says_how_far_the_plan_may_be_from_the_optimum() -> None:
     """In the words of the command line, beside the bound: proven, or at most so many bytes above."""
     made = pipeline.plan(hostile_graph())
     loose = replace(made, plan=replace(made.plan, lower_bound_bytes=made.plan.arena_bytes - 10))
-    for planned, words in ((made, "proven the best over all orders"), (loose, "above the best over all orders")):
-        assert planned.plan.standing.endswith(words)
-        beside = report_page(planned, chips()).split("lower bound<b>")[1].split("</div>")[0]
-        assert planned.plan.standing in beside
+    for planned, words in ((made, "proven optimal over all orders"), (loose, "above the optimum over all orders")):
+        assert planned.plan.proof_text.endswith(words)
+        beside = report_page(planned).split("lower bound<b>")[1].split("</div>")[0]
+        assert planned.plan.proof_text in beside
         assert ('class="yes"' in beside) == planned.plan.optimal
 
 
@@ -128,6 +128,38 @@ def test_fit_leaves_room_for_a_stack() -> None:
     assert [fit.fits for fit in fits] == [False, True]
 
 
+def chip_rows(page: str) -> dict[str, str]:
+    """The table of chips as it is read."""
+    rows = re.findall(r'<th scope="row">(\S+) <span class="soft">(.*?)</tr>', page, re.DOTALL)
+    return {name: re.sub(r"<[^>]*>|\s+", " ", cells) for name, cells in rows}
+
+
+def test_chips_are_judged_as_by_the_command() -> None:
+    """Stack included, and beside what is left the memory that it is of; those that need other kernels are left out."""
+    page = page_of("zoo:vww_96_int8")
+    rows = chip_rows(page)
+    costs = Costs.of(pipeline.plan("zoo:vww_96_int8"))
+    for name in ("STM32F030R8", "STM32F091RC"):
+        fit = Fit(chip_named(name), costs.on(chip_named(name)))
+        short = f"short by {-fit.ram_left_bytes / 1024:.1f} KB"
+        assert (short if fit.ram_left_bytes < 0 else f"{fit.ram_free_bytes / 1024:.1f} KB left") in rows[name]
+    assert "of 128 KB DTCM" in " ".join(rows["STM32H743ZI"].split())
+    assert "more chips are left out" not in page
+    with_dsp = report_page(pipeline.plan("zoo:vww_96_int8", cpu="cortex-m4"))
+    left_out = rows.keys() - chip_rows(with_dsp).keys()
+    assert "STM32F030R8" in left_out
+    assert not any(chip_named(name).core.has_dsp for name in left_out)
+    assert f"{len(left_out)} more chips are left out: they need other kernels" in with_dsp
+
+
+def test_a_split_arena_is_judged_in_its_own_memories() -> None:
+    """On the target in all of them, on other chips in a single one."""
+    made = pipeline.plan("zoo:vww_96_int8", target="STM32F407VG", all_memories=True)
+    fits = {fit.chip.name: fit for fit in fits_of(Costs.of(made))}
+    assert fits["STM32F407VG"].pools_missing == made.plan.pools.missing_bytes == 0
+    assert fits["STM32F401RE"].ram_bytes == made.plan.pools.single_bytes
+
+
 @given(st.recursive(st.text() | st.integers(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
 def test_json_cannot_end_its_element(value: object) -> None:
     """It reads back as it was, and holds no character that means anything to HTML."""
@@ -139,7 +171,7 @@ def test_json_cannot_end_its_element(value: object) -> None:
 def test_state_is_a_part_of_the_arena_by_itself(page: str) -> None:
     """Where a model has some: in the accounting, and in the pictures."""
     made = pipeline.plan(stream(3))
-    with_state = report_page(made, chips())
+    with_state = report_page(made)
     words = "in it: state, kept from run to run"
     assert re.search(rf'{words}</td><td class="number">{made.plan.state_bytes}</td>', with_state)
     assert 'class="block state"' in with_state

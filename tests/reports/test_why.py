@@ -138,7 +138,7 @@ def test_names_and_indices() -> None:
 def test_the_command_tells_the_chain() -> None:
     """`--why` with a tensor, without, with a typo, and in JSON; and the peak says where a chain sets the arena."""
     assert (
-        "a chain of 9 buffers sets the arena, conv_2d_8 at 0 to conv_2d_0 at 1760"
+        "a chain of 9 buffers sets the arena, from conv_2d_8 at 0 to conv_2d_0 at 1760"
         in call("plan", KWS, *LAYERS, "--verbose").stdout
     )
     told = call("plan", KWS, *LAYERS, "--verbose", "--why").stdout

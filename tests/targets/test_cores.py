@@ -42,7 +42,15 @@ def test_kernels_are_those_that_the_core_can_run() -> None:
         assert kernels.endswith("-dsp") == (core.has_dsp and not core.has_mve), core.key
 
 
-@pytest.mark.parametrize(("asked", "said"), [("cortex-m5", "did you mean cortex-m"), ("qqqqqq", "known: cortex-m0, ")])
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("cortex-m5", "did you mean cortex-m"),
+        ("cm4", "did you mean cortex-m4 or"),
+        ("m44", "did you mean cortex-m4?"),
+        ("qqqqqq", "known: cortex-m0, "),
+    ],
+)
 def test_others_are_refused_with_the_nearest(asked: str, said: str) -> None:
     with pytest.raises(PlanError, match=r"core .* is not known") as raised:
         core_named(asked)

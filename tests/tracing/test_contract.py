@@ -52,6 +52,7 @@ def drawn_nodes(data: st.DataObject, count: int) -> list[Node]:
 @pytest.mark.parametrize("on", ["x86", "cortex-m4"])
 @examples(2, phases=(Phase.generate,), suppress_health_check=list(HealthCheck))
 @given(data=st.data())
+@pytest.mark.deep
 def test_kernels_for_16_bits_are_traced_alike(
     on: str, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:

@@ -55,6 +55,7 @@ def test_a_plan_that_loses_a_byte_is_found_out(keyword_spotting: Plan, tmp_path:
     assert plan.buffers[shifted].name in {name for lost in found.lost for name in (lost.first, lost.second)}
 
 
+@pytest.mark.deep
 def test_traced_peak_is_the_arena(tmp_path: Path) -> None:
     """MobileNet v1 0.25 128: before and after overlap, the highest byte touched is the last one of the arena; after it,
     all that is in use at any moment lies below."""

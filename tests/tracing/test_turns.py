@@ -87,15 +87,15 @@ def test_what_lies_on_something_in_use_is_found_out(moved: str, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("seed", "options"),
     [
-        (0, {}),
-        (4, {"input_rows": True}),
+        pytest.param(0, {}, marks=pytest.mark.deep),
+        pytest.param(4, {"input_rows": True}, marks=pytest.mark.deep),
         (5, {"input_rows": True, "recompute": 3.0}),
         *(pytest.param(seed, {}, marks=pytest.mark.deep) for seed in (3, 9)),
         *(pytest.param(seed, {"input_rows": True}, marks=pytest.mark.deep) for seed in (8, 11)),
     ],
 )
 def test_networks_at_random(seed: int, options: dict[str, Any], tmp_path: Path) -> None:
-    """Strides, pads, dilations, residuals, pools and rows that are made again."""
+    """Strides, pads, dilations, residuals, pools and rows that are recomputed."""
     require_native()
     plan = pipeline.plan(image_net(seed), schedule="rows", **options).plan
     assert plan.runs_by_rows
@@ -113,7 +113,8 @@ def steps_together(plan: Plan, first: int, second: int) -> int:
     return min(a.end_step, b.end_step) - max(a.first_step, b.first_step)
 
 
-def test_rows_that_are_made_again_live_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.deep
+def test_rows_that_are_recomputed_live_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between its lives a row's place is free; held from the first to the last, it would be in the way."""
     require_native()
     plan = pipeline.plan(image_net(5), schedule="rows", input_rows=True, recompute=3.0).plan

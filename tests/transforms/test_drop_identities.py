@@ -55,6 +55,20 @@ def test_constants_that_do_nothing(kind: str, real: float, goes: bool) -> None:
     assert (kind not in left(ended(net, net.alike(kind, Binary(), x, other)))) is goes
 
 
+def test_every_function_of_one_tensor_may_do_nothing() -> None:
+    """PRELU with slopes of one, SELECT_V2 of always the same; RELU_0_TO_1 behind another. No table lists the kinds."""
+    net, x = begun(Activation.NONE)
+    scale, own = Quantisation((1 / 64,), (0,)), net.tensors[x].quantisation
+    slopes = net.tensor((5,), DType.INT8, is_constant=True, data=np.full((5,), 64, np.int8), quantisation=scale)
+    other = net.tensor((5,), DType.INT8, is_constant=True, data=np.zeros((5,), np.int8), quantisation=own)
+    always = net.tensor((5,), DType.BOOL, is_constant=True, data=np.ones((5,), bool))
+    x = net.alike("PRELU", None, x, slopes)
+    x = net.op("SELECT_V2", None, always, x, other, dtype=DType.INT8)
+    net.tensors[x] = replace(net.tensors[x], quantisation=own)
+    x = net.alike("RELU_0_TO_1", Unary(), net.alike("RELU_0_TO_1", Unary(), x))
+    assert left(ended(net, x)) == ["CONV_2D", "RELU_0_TO_1", "CONV_2D"]
+
+
 @pytest.mark.parametrize(("factor", "goes"), [(0.25, True), (4.0, False)])
 def test_there_and_back(factor: float, goes: bool) -> None:
     """To 16 bits of a finer scale and back is nothing; to a coarser one and back loses something."""

@@ -11,6 +11,7 @@ from diagmem.model.graph import DType, ExplicitPadding, Graph, Padding, Quantisa
 from diagmem.ops import Activation
 from diagmem.ops.c_call import values_of
 from diagmem.ops.convolution.conv_2d import Conv2D
+from diagmem.ops.convolution.transpose_conv import TransposeConv
 from diagmem.ops.elementwise.binary import Binary
 from diagmem.ops.elementwise.unary import Unary
 from diagmem.ops.moving.concatenation import Concatenation
@@ -346,6 +347,15 @@ def test_activations_are_fused() -> None:
     assert [op.kind for op in less.ops] == ["CONV_2D"]
     assert less.ops[0].attributes.activation is Activation.RELU
     assert less.ops[0].outputs == graph.outputs
+
+
+def test_a_transposed_convolution_takes_an_activation_too() -> None:
+    net = Tangle()
+    shape, weights = net.ints(4, values=[1, 8, 8, 3]), net.constant(3, 2, 2, 2)
+    made = net.op("TRANSPOSE_CONV", TransposeConv(Padding.SAME, 2, 2), shape, weights, net.input(1, 4, 4, 2))
+    net.tensors[made] = replace(net.tensors[made], dtype=DType.FLOAT32)
+    less, _ = transformed(net.graph(net.relu(made)), ["fuse-activation"])
+    assert [(op.kind, op.attributes.activation) for op in less.ops] == [("TRANSPOSE_CONV", Activation.RELU)]
 
 
 def test_activations_that_must_stay() -> None:

@@ -237,6 +237,24 @@ def test_parts_lose_channels_too(way: int) -> None:
     assert gone > 0
 
 
+def test_channels_go_through_whatever_keeps_them() -> None:
+    """A sum of several tensors, a clamp, a choice between two: no table lists the kinds."""
+    gone = 0
+    for seed in range(8):
+        net = IdleNet(seed)
+        image = net.image(1, 5, 5, 3)
+        sides = [net.scaled(net.dense(image, 8, kernel=1), zero_point=-100) for _ in range(3)]
+        x = net.scaled(net.op("ADD_N", None, *sides), zero_point=-100)
+        is_less = net.op("LESS", None, x, sides[0], dtype=DType.BOOL)
+        x = net.op("SELECT_V2", None, is_less, x, net.alike("RELU_0_TO_1", Unary(), x), dtype=DType.INT8)
+        net.tensors[x] = replace(net.tensors[x], quantisation=net.tensors[sides[0]].quantisation)
+        graph = net.graph(net.connected(_flattened(net, x), 3))
+        less = without(graph)
+        check_the_same(graph, less)
+        gone += sum(8 - less.tensors[t].shape[-1] for t in sides)
+    assert gone > 8
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_channels_without_a_sign(seed: int) -> None:
     """Networks of unsigned bytes: their weights have a zero point, which is not 0."""

@@ -1,4 +1,4 @@
-"""1-D layers turned downwards: the same bytes, a row for each sample; and what keeps them as they are."""
+"""1-D layers with their columns as rows: the same bytes, a row for each sample; and what keeps them as they are."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.profiles import examples
 from tests.row_networks import Lines, line_net, with_values
 
 
-def upright(graph: Graph) -> Graph:
+def columns_as_rows(graph: Graph) -> Graph:
     return transformed(graph, ["time-as-rows"])[0]
 
 
@@ -30,7 +30,7 @@ def upright(graph: Graph) -> Graph:
 def test_the_result_is_the_same(seed: int) -> None:
     """Bit for bit, whatever shapes are called; every sample is a row, and reshapes are gone."""
     graph = line_net(seed)
-    stands = upright(graph)
+    stands = columns_as_rows(graph)
     (values,) = sample_inputs(graph, 1, seed)
     before = reference.run(graph, values)
     after = reference.run(
@@ -66,7 +66,7 @@ def test_all_that_a_window_has_is_turned() -> None:
     x = b.input(1, 1, 20, 2)
     padding = ExplicitPadding(0, 0, 3, 2)
     graph = b.graph(b.any_conv(x, 3, Conv2D(padding, 1, 2, 1, 3), (1, 3)))
-    stands = upright(with_values(graph, 1))
+    stands = columns_as_rows(with_values(graph, 1))
     (op,) = stands.ops
     assert op.attributes == Conv2D(ExplicitPadding(3, 2, 0, 0), 2, 1, 3, 1)
     assert [stands.tensors[t].shape for t in op.inputs[:2]] == [(1, 20, 1, 2), (3, 3, 1, 2)]
@@ -101,4 +101,4 @@ def every_sample_its_own_weights() -> Graph:
 def test_what_must_stay(make: object) -> None:
     """A filter that two layers share, images, lines that are made of images, and kinds that are not known to turn."""
     graph = make()  # type: ignore[operator]
-    assert upright(graph) is graph
+    assert columns_as_rows(graph) is graph

@@ -153,6 +153,6 @@ BEDS = {
     "rows, in place": Bed(in_place(), {**ROWS, "skip": "all"}),
     "rows, in place, streamed": Bed(in_place(), {**ROWS, "input_rows": True, "skip": "all"}),
     "rows, straight through": Bed(straight_through(), ROWS),
-    "rows, made again": Bed(bottlenecks(), {**ROWS, "input_rows": True, "recompute": 2.0}),
-    "rows, made again for little": Bed(bottlenecks(), {**ROWS, "input_rows": True, "recompute": 1.1}),
+    "rows, recomputed": Bed(bottlenecks(), {**ROWS, "input_rows": True, "recompute": 2.0}),
+    "rows, recomputed for little": Bed(bottlenecks(), {**ROWS, "input_rows": True, "recompute": 1.1}),
 }

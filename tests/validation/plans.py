@@ -1,4 +1,4 @@
-"""Schedules and places made at random, without the planner: whole ops and rows mixed, some rows made again."""
+"""Schedules and places made at random, without the planner: whole ops and rows mixed, some rows recomputed."""
 
 from __future__ import annotations
 

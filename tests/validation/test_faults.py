@@ -144,7 +144,7 @@ CASES: dict[str, tuple[Fault, Callable[[], Laid], Rules]] = {
         lambda: run_as(streamed(), *steps_of(streamed())[:-1], Step(FLAT, 0)),
         Rules(),
     ),
-    "a row made again": (
+    "a row recomputed": (
         Fault.TOO_MUCH_WORK,
         lambda: run_as(streamed(), *steps_of(streamed()), Step(CONV, 2)),
         Rules(),

@@ -61,7 +61,7 @@ def without_barrier(phases: list[Phase], at: int) -> list[Phase] | None:
 
 
 def not_held(phases: list[Phase], at: int) -> list[Phase] | None:
-    """What is to be held back is written at once."""
+    """What is to be deferred is written at once."""
     if phases[at].how is not How.HELD:
         return None
     return [*phases[:at], phases[at]._replace(how=How.SHARED), *phases[at + 1 :]]

@@ -134,11 +134,11 @@ def never_again(original: Any) -> Any:
     return classmethod(lambda cls, buffer, lives: made(cls, buffer, [lives[0], range(lives[-1].stop, lives[-1].stop)]))
 
 
-def with_all_overlaps(posed: Any, needs: Any, *_: Any) -> Any:
+def with_all_overlaps(problem: Any, needs: Any, *_: Any) -> Any:
     """Also of inputs that are read again later."""
     ops = range(len(needs.after))
     separations = {pair: apart for op in ops for pair, apart in needs.separations(op).items()}
-    return replace(posed, overlaps={**separations, **posed.overlaps})
+    return replace(problem, overlaps={**separations, **problem.overlaps})
 
 
 def buffers_changed(change_buffer: Callable[[Any], Any]) -> Change:
@@ -201,7 +201,7 @@ FAULTS: dict[str, tuple[Any, ...]] = {
         "planning.needs.build_problem:sum_lives",
         each_life(lambda life: life[-1:]),
     ),
-    # What is posed of rows.
+    # The problem built of rows.
     "the state is not placed": (
         "planning.needs.build_problem:LiveWindows.held_by_ops",
         buffers_changed(lambda buffer: None if buffer.scratch_of == PUSH else buffer),
@@ -215,7 +215,7 @@ FAULTS: dict[str, tuple[Any, ...]] = {
         *("planning.needs.build_problem:Built._dies", then(lambda *_: True)),
         *("planning.needs.build_problem:Built._beside", then(lambda *_: [-(1 << 30)])),
     ),
-    "a row that is made again is not held again": ("planning.needs.build_problem:LiveWindow.of_lives", never_again),
+    "a row that is recomputed is not held again": ("planning.needs.build_problem:LiveWindow.of_lives", never_again),
     "windows grow a row late": ("planning.needs.build_problem:LiveWindows._moving", then(late_window)),
     "rows are taken as a byte shorter": (
         "planning.needs.build_problem:LiveWindows._table",
@@ -223,7 +223,7 @@ FAULTS: dict[str, tuple[Any, ...]] = {
             lambda window: replace(window, buffer=replace(window.buffer, size_bytes=window.buffer.size_bytes - 1))
         ),
     ),
-    # What is posed of whole tensors.
+    # The problem built of whole tensors.
     "an input that is read again later is overlapped": (
         "planning.needs.build_problem:build_problem",
         then(with_all_overlaps),
@@ -231,12 +231,16 @@ FAULTS: dict[str, tuple[Any, ...]] = {
     "pairs may start a unit nearer": (
         "planning.needs.problem:Problem.near",
         property_then(
-            lambda near, posed: near._replace(below=near.below - posed.unit_bytes, above=near.above - posed.unit_bytes)
+            lambda near, problem: near._replace(
+                below=near.below - problem.unit_bytes, above=near.above - problem.unit_bytes
+            )
         ),
     ),
     "what ends in the step in which another begins is clear of it": (
         "planning.needs.problem:Problem._pairs",
-        then(lambda found, posed: _but(found, lambda a, b: _meet_in_one_step(posed.buffers[a], posed.buffers[b]))),
+        then(
+            lambda found, problem: _but(found, lambda a, b: _meet_in_one_step(problem.buffers[a], problem.buffers[b]))
+        ),
     ),
     "each third pair is forgotten": (
         "planning.needs.problem:Problem._pairs",
@@ -309,7 +313,7 @@ FAULTS: dict[str, tuple[Any, ...]] = {
         "planning.order.demand:flat_rows",
         then(lambda flat, *_: _asked_for_less(flat)),
     ),
-    "more is made again than is allowed": (
+    "more is recomputed than is allowed": (
         "planning.order.rows:recomputing_orders",
         asking(lambda rows, input_rows, most: (rows, input_rows, 4 * most)),
     ),

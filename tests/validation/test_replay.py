@@ -125,10 +125,10 @@ def test_one_byte_closer_is_caught_in_every_tight_pair() -> None:
 
 def _exact_pairs(made: Plan) -> list[tuple[int, int]]:
     """Pairs (output, input) of plain convolutions whose input starts exactly as low as it may."""
-    posed = build_problem(footprint(made.graph, made.options), made.schedule)
+    problem = build_problem(footprint(made.graph, made.options), made.schedule)
     offsets = made.buffer_offsets
-    pairs = [(a, b) for (a, b), apart in posed.overlaps.items() if 0 < offsets[b] - offsets[a] == apart]
-    reached = [(posed.buffers[a].tensors[0], posed.buffers[b].tensors[0]) for a, b in pairs]
+    pairs = [(a, b) for (a, b), apart in problem.overlaps.items() if 0 < offsets[b] - offsets[a] == apart]
+    reached = [(problem.buffers[a].tensors[0], problem.buffers[b].tensors[0]) for a, b in pairs]
     return [(a, b) for a, b in reached if made.graph.ops[made.graph.producer[a]].kind == "CONV_2D"]
 
 

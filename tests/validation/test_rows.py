@@ -27,7 +27,7 @@ from tests.validation.plans import Laid, mixed
 @given(nets(one_output_each=True), st.randoms(use_true_random=False))
 @examples(60)
 def test_it_agrees_with_shadow_memory_on_mixed_plans(graph: Graph, chance: random.Random) -> None:
-    """Whole ops and turns in any order, rows made again, streamed input, views, rows anywhere: with everything apart
+    """Whole ops and turns in any order, rows recomputed, streamed input, views, rows anywhere: with everything apart
     nothing is lost; with something moved, bytes are lost if and only if the validator says so."""
     laid = mixed(transformed(graph, TRANSFORMS)[0] if chance.random() < 0.5 else graph, chance)
     assert laid.faults() == set()
@@ -206,7 +206,7 @@ def test_the_state_of_a_waiting_run_is_kept() -> None:
     assert (buffer.size_bytes, laid.scratch[PUSH] % 2) == (6, 0)
 
 
-def test_no_more_is_made_again_than_is_allowed() -> None:
+def test_no_more_is_recomputed_than_is_allowed() -> None:
     net = Net()
     x = net.input(1, 30, 4, 2)
     for _ in range(2):

@@ -30,7 +30,7 @@ def _gcc() -> None:
 )
 @pytest.mark.parametrize("seed", [5, 9, 23])
 def test_every_channel_that_is_left_is_the_model_s(seed: int, options: dict[str, Any]) -> None:
-    """Layer by layer, row by row and with a streamed input, on integers of 8 and 16 bits and on real numbers."""
+    """Layer by layer, row by row and with a streamed input, on integers of 8 and 16 bits and on floats."""
     graph = idle_net(seed)
     made = diagmem.plan(graph, **options)
     assert any(removal.channels for removal in made.removals)

@@ -118,7 +118,7 @@ def test_the_command_line_says_so(rescaling_relu6: bytes, tmp_path: Path) -> Non
     path.write_bytes(rescaling_relu6)
     done = call("verify", str(path), "--inputs", "6")
     assert done.returncode == 0, done.stderr
-    assert "OK: 6 inputs, every operation bit for bit as numpy has it" in done.stdout
+    assert "OK: 6 inputs, every operation matches numpy bit for bit" in done.stdout
     assert "tflm differs as documented: op 0" in done.stdout
 
 

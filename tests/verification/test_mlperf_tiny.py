@@ -26,6 +26,7 @@ AMPLE_ARENA_BYTES = 2**20
 
 
 @pytest.mark.parametrize("name", MODELS)
+@pytest.mark.deep
 def test_on_the_host(name: str, shared: Path) -> None:
     """A hundred inputs, in a quick run some of them, layer by layer, every operation, under sanitizers; the outputs are
     TFLM's."""
@@ -40,6 +41,7 @@ def test_on_the_host(name: str, shared: Path) -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
+@pytest.mark.deep
 def test_every_tensor_is_tflm_s(name: str, shared: Path) -> None:
     """Not only what comes out: with each operation's output as the model's, TFLM gives the same bytes."""
     interpreters = pytest.importorskip("tflite_micro.python.tflite_micro.runtime")

@@ -43,14 +43,14 @@ LARGEST = {
 
 
 def by_rows(graph: Graph, input_rows: bool = False, skip: Collection[str] = ()) -> Program | None:
-    """None where running row by row takes no less than running layer by layer."""
+    """None where running row by row needs no less RAM than running layer by layer."""
     made = Program.of(pipeline.plan(graph, schedule="rows", input_rows=input_rows, skip=skip))
     return made if made.schedule.has_turns else None
 
 
 @pytest.mark.parametrize(("net", "seeds", "least"), [(image_net, 44, 20), (line_net, 30, 20)])
 def test_random_networks(net: Callable[[int], Graph], seeds: int, least: int) -> None:
-    """Strides, pads, dilations, residuals, pools, several readers, whole and real numbers, images and lines: every row
+    """Strides, pads, dilations, residuals, pools, several readers, integers and floats, images and lines: every row
     that is made is right, under the sanitizers."""
     compiler("gcc")
     # Every op is there, so that numpy computes the graph as it runs.
@@ -135,8 +135,8 @@ def faults(program: Program) -> set[Fault]:
     return {finding.fault for finding in replay(program.graph, library("diagmem"), *places)}
 
 
-def test_rows_that_are_made_again() -> None:
-    """Where rows are dropped after use and made again, each time they are the same."""
+def test_rows_that_are_recomputed() -> None:
+    """Where rows are dropped after use and recomputed, each time they are the same."""
     compiler("gcc")
     b = Builder("again", DType.INT8)
     x = b.input(1, 30, 4, 2)
@@ -149,8 +149,8 @@ def test_rows_that_are_made_again() -> None:
 
 
 @pytest.mark.parametrize("piece", [1, 4])
-def test_rows_that_are_made_again_in_pieces(piece: int) -> None:
-    """The paper's splitting: each piece of the block behind a wide tensor makes its margin of it again."""
+def test_rows_that_are_recomputed_in_pieces(piece: int) -> None:
+    """The paper's splitting: each piece of the block behind a wide tensor recomputes its margin of it."""
     compiler("gcc")
     b = Builder("pieces", DType.INT8)
     x = b.conv(b.input(1, 30, 4, 2), 4, 3)
@@ -158,14 +158,14 @@ def test_rows_that_are_made_again_in_pieces(piece: int) -> None:
     plan = pipeline.plan(graph, schedule="rows", input_rows=True, skip="all").plan
     rows = row_graph(graph, library("diagmem"))
     split = RowOrders(rows, input_rows=True, again=4).best(frozenset({(graph.ops[1].outputs[0], piece)}))
-    posed = build_problem(footprint(graph, plan.options), split.schedule)
-    placed = multi_start(posed)
+    problem = build_problem(footprint(graph, plan.options), split.schedule)
+    placed = multi_start(problem)
     made = plan.with_buffers(
-        posed.buffers,
+        problem.buffers,
         placed.offsets,
         schedule=split.schedule,
         arena_bytes=placed.arena_bytes,
-        pressure=posed.pressure,
+        pressure=problem.pressure,
         recompute=float(split.macs / rows.macs(plan.schedule.ops)),
     )
     assert made.recompute > 1

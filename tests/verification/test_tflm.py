@@ -26,12 +26,12 @@ needs_tflm = pytest.mark.skipif(not tflm.is_installed(), reason="needs the packa
 @needs_tflm
 @pytest.mark.parametrize("make", small_models.ALL)
 def test_smallest_arena_is_split(make: Callable[[], bytes]) -> None:
-    """Head, persistent part and planning make up the smallest arena; the head is the one foretold."""
+    """Head, persistent part and planning make up the smallest arena; the head is the one predicted."""
     data = make()
     graph = tflite.parse(data, make.__name__)
     run = tflm.run(data, graph, sample_inputs(graph, 2))
-    foretold = greedy.layout(graph, [greedy.ONLINE] * len(graph.tensors), library("tflm-reference"))
-    assert run.head_bytes == foretold.head_bytes
+    predicted = greedy.layout(graph, [greedy.ONLINE] * len(graph.tensors), library("tflm-reference"))
+    assert run.head_bytes == predicted.head_bytes
     assert run.planning_bytes >= 0
     assert run.arena_bytes % 16 == 0
     assert [len(outputs) for outputs in run.outputs] == [len(graph.outputs)] * 2

@@ -52,7 +52,7 @@ def test_a_model_with_copies_is_right(dtype: DType, options: dict[str, Any]) -> 
     assert failure(with_copies(graph, **options), graph) is None
 
 
-def test_rows_that_are_made_again_find_the_copy() -> None:
+def test_rows_that_are_recomputed_find_the_copy() -> None:
     """It is made before the first turn, and not before those that come back to the first row."""
     b = Builder("again", DType.INT8)
     x = b.input(1, 30, 4, 2)

@@ -14,7 +14,7 @@ from typing import Any
 
 from diagmem.kernels import library
 from diagmem.model.errors import PlanError, one_line
-from diagmem.model.graph import Graph, Tensor, View
+from diagmem.model.graph import Graph, Tensor
 from diagmem.model.pools import Pool, PoolLayout
 from diagmem.model.schedule import PUSH, How, Multicore, Phases, Schedule, Split, Step
 from diagmem.planning.needs.problem import Buffer
@@ -253,6 +253,7 @@ def _number(plan: Plan, op: int) -> int:
 
 def _place_json(plan: Plan, buffer: Buffer, offset: int) -> dict[str, Any]:
     tensor = plan.graph.tensors[buffer.tensors[0]]
+    view = tensor.view
     return {
         "name": tensor.name,
         "index": tensor.index,
@@ -262,12 +263,10 @@ def _place_json(plan: Plan, buffer: Buffer, offset: int) -> dict[str, Any]:
         "last_step": buffer.end_step - 1,
         **({"state": True} if tensor.is_variable else {}),
         **({} if buffer.rows is None else {"rows": [buffer.rows.start, buffer.rows.stop]}),
-        **({} if tensor.view is None else {"view": _view_json(tensor.view)}),
+        **(
+            {"view": {"base": view.base, "offset_elems": view.offset_elems, "strides": [*view.strides]}} if view else {}
+        ),
     }
-
-
-def _view_json(view: View) -> dict[str, Any]:
-    return {"base": view.base, "offset_elems": view.offset_elems, "strides": list(view.strides)}
 
 
 def from_text(text: str | bytes, model: Graph) -> Plan:
@@ -345,12 +344,12 @@ def _multicore(found: _Fields, graph: Graph, options: Options) -> Multicore | No
 def _split(row: _Fields, graph: Graph, options: Options) -> Split:
     number, along, index_of = row.integer("op", 0), row.text("along"), _index_of(graph)
     if number not in index_of:
-        raise PlanError(f"the plan has cores share op {number}, which the model does not have; {OTHER_MODEL}")
+        raise PlanError(f"the plan splits op {number}, which the model does not have; {OTHER_MODEL}")
     node, turns = graph.nodes[index_of[number]], _turns(row)
     cuts = options.library.cuts(node) if turns is None else options.library.row_cuts(node)
     cut = next((cut for cut in cuts if cut.along.value == along), None)
     if cut is None or cut.units != row.integer("units", 1):
-        raise PlanError(f"the plan has cores share op {number} by {one_line(along)}, which its kernel cannot")
+        raise PlanError(f"the plan splits op {number} along {one_line(along)}, which its kernel cannot do")
     phases = tuple(
         Phases(phase.integer("end", 1), phase.integer("step", 1), _how(phase)) for phase in row.rows("phases")
     )
@@ -365,7 +364,7 @@ def _turns(row: _Fields) -> tuple[int, ...] | None:
     for stretch in row.values("turns"):
         is_pair = isinstance(stretch, list) and len(stretch) == 2 and all(type(at) is int for at in stretch)
         if not is_pair or not 0 <= stretch[0] < stretch[1] <= MOST_STEPS:
-            raise PlanError(f"{row.what} has other 'turns' than pairs of a first one and an end")
+            raise PlanError(f"{row.what}: 'turns' must be pairs [first, end)")
         found += range(*stretch)
     return tuple(found)
 
@@ -373,7 +372,7 @@ def _turns(row: _Fields) -> tuple[int, ...] | None:
 def _how(phase: _Fields) -> How:
     found = next((how for how in How if how.value == phase.text("how")), None)
     if found is None:
-        raise PlanError(f"{phase.what} has another 'how' than {', '.join(how.value for how in How)}")
+        raise PlanError(f"{phase.what}: 'how' must be one of {', '.join(how.value for how in How)}")
     return found
 
 
@@ -454,7 +453,7 @@ class _Fields:
     def integers(self, key: str) -> list[int]:
         found = self.values(key)
         if any(isinstance(v, bool) or not isinstance(v, int) or not -LARGEST <= v <= LARGEST for v in found):
-            raise PlanError(f"{self.what} has other than whole numbers in '{key}'")
+            raise PlanError(f"{self.what}: '{key}' must hold whole numbers only")
         return found
 
 
@@ -487,7 +486,7 @@ def _options(found: _Fields) -> Options:
 def _names(found: _Fields, key: str) -> tuple[str, ...]:
     names = found.values(key, default=[])
     if not all(isinstance(name, str) for name in names):
-        raise PlanError(f"the plan has other than names in '{key}'")
+        raise PlanError(f"the plan's '{key}' must hold names only")
     return tuple(names)
 
 
@@ -585,7 +584,9 @@ def _table(tensor: Tensor, table: Mapping[int, int], forms: Mapping[str, Any]) -
         return Storage(tensor.rows, 0, 1, 0, tuple(offsets))
     if form != found.form:
         name = one_line(json.dumps(form), 40)
-        raise PlanError(f"tensor {tensor.index} '{tensor.label}': the plan says {name}, but its rows lie otherwise")
+        raise PlanError(
+            f"tensor {tensor.index} '{tensor.label}': the plan says {name}, but its rows are not laid out like that"
+        )
     return found
 
 

@@ -24,7 +24,7 @@ GROUPS = {
     "Is it right?": ("verify", "check"),
     "Is it fast?": ("profile",),
     "Look inside": ("inspect", "report", "ui", "overlap", "trace"),
-    "Around it": ("zoo", "place", "paper", "schema", "completion"),
+    "More": ("zoo", "place", "paper", "schema", "completion"),
 }
 """Commands by the user's question, the everyday ones first. Each is the `command` of the module of its name, but for
 those in KNOWN."""
@@ -135,7 +135,9 @@ def _end(error: Exception) -> NoReturn:
         _fail("interrupted", INTERRUPTED)
     if isinstance(error, click.UsageError):
         path = error.ctx.command_path if error.ctx else "diagmem"
-        _fail(f"{_why(error, path) or error.format_message().replace(chr(10), ' ')} See '{path} --help'.", BAD_INPUT)
+        message = _why(error, path) or error.format_message().replace("\n", " ")
+        stop = "" if message.endswith((".", "?", ")")) else "."
+        _fail(f"{message}{stop} See '{path} --help'.", BAD_INPUT)
     if isinstance(error, click.ClickException):
         _fail(error.format_message(), BAD_INPUT)
     if isinstance(error, UnsafePlanError):

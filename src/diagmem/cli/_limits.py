@@ -42,8 +42,7 @@ class Limits:
     @property
     def ram_bytes(self) -> int | None:
         """The largest arena that is allowed."""
-        limits = (self.budget, self.chip.arena_limit_bytes if self.chip else None)
-        return min((limit for limit in limits if limit is not None), default=None)
+        return _least(self.budget, self.chip.arena_limit_bytes if self.chip else None)
 
     def verdict(self, source: Source, made: Planned) -> Verdict:
         """Whether a plan fits."""
@@ -58,14 +57,6 @@ class Limits:
         cost = costs.on(self.chip, core)
         fit = None if self.chip is None else Fit(self.chip, cost, missing)
         return Verdict(self, made.arena_bytes, missing or 0, cost.flash.total_bytes, fit, costs, core.name)
-
-    def missing_bytes(self, made: Planned) -> int:
-        """Of RAM: by how much the plan is too large."""
-        if made.plan.options.pools:
-            over = 0 if self.budget is None else made.arena_bytes - self.budget
-            return max(0, over, made.plan.pools.missing_bytes)
-        limit = self.ram_bytes
-        return 0 if limit is None else max(0, made.arena_bytes - limit)
 
 
 def usual_core(library: Library) -> Core:
@@ -125,15 +116,18 @@ class Verdict:
     def to_json(self) -> dict[str, Any]:
         if not self.limits.are_set:
             return {}
-        flash: dict[str, Any] = {}
+        told: dict[str, Any] = {"limit_bytes": self.limits.ram_bytes}
         if self.flash_bytes is not None:
-            flash = {"flash_bytes": self.flash_bytes, "flash_limit_bytes": self.limits.flash}
+            told |= {"flash_bytes": self.flash_bytes, "flash_limit_bytes": self.limits.flash}
         if self.fit is not None:
-            chip = self.fit.chip
-            limits = [limit for limit in (chip.flash_bytes or None, self.limits.flash) if limit is not None]
-            flash |= {"ram_bytes": self.fit.ram_bytes, "flash_limit_bytes": min(limits, default=None)}
-            flash |= {"not_counted": list(self.fit.cost.notes)}
-        return {"limit_bytes": self.limits.ram_bytes, **flash, "fits": self.fits}
+            told["limit_bytes"] = _least(self.limits.ram_bytes, self.fit.arena_limit_bytes)
+            told["flash_limit_bytes"] = _least(self.limits.flash, self.fit.chip.flash_bytes or None)
+            told |= {"ram_bytes": self.fit.ram_bytes, "not_counted": list(self.fit.cost.notes)}
+        return {**told, "fits": self.fits}
+
+
+def _least(*limits: int | None) -> int | None:
+    return min((limit for limit in limits if limit is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +146,7 @@ class Attempt:
 
 
 def attempts(graph: Graph, options: Options, missing: Missing, more_pools: Sequence[Any] = ()) -> Iterator[Attempt]:
-    """Plans, each with less RAM for more trouble, the last of which fits if any does: as it was asked for, row by row,
+    """Plans, cheapest option first, each with less RAM; the last one fits if any does: as it was asked for, row by row,
     with an input that comes row by row, with recomputed rows. Then the same in `more_pools`, memories that the
     chip has besides. At last, where pools were given, with the last of them as large as it must be."""
     smallest, first = None, None
@@ -221,8 +215,12 @@ class Fitting:
         more = limits.chip.pools if limits.chip is not None and not options.pools else ()
         tried: list[Attempt] = []
         with naming_model(source.label), working("planning") as bar:
-            graph = source.graph_for(limits.chip, options.weights_pool)
-            for found in attempts(graph, options, limits.missing_bytes, more if len(more) > 1 else ()):
+            graph = source.graph_for(limits.chip, options.needs_weights)
+
+            def missing(made: Planned) -> int:
+                return limits.verdict(source, made).missing.get("RAM", 0)
+
+            for found in attempts(graph, options, missing, more if len(more) > 1 else ()):
                 tried.append(found)
                 bar.tell("making it fit", len(tried), len(tried) + 1)
         return cls(tried, words, bool(more))

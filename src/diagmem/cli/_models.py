@@ -36,6 +36,8 @@ class ModelParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore]
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         if ctx is not None:
             ctx.meta[GIVEN] = (*ctx.meta.get(GIVEN, ()), value)
+        if not value:
+            self.fail("the name of a model is empty", param, ctx)
         return str(value)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
@@ -121,7 +123,7 @@ def _with_models(function: Command, metavar: str, handed: Callable[[list[Source]
 
             sources = groups(with_own_shapes(named(sources)), [Wire.parsed(wire) for wire in wires])
         elif len(sources) > 1 and metavar != "MODEL...":
-            raise click.UsageError(f"one MODEL is needed, and {len(models)} are given: --wire makes one of several.")
+            raise click.UsageError(f"one MODEL is needed, but {len(models)} are given: connect them with --wire.")
         return function(*args, **handed(sources, len(models)), **given)
 
     decorated: Any = called
@@ -143,6 +145,8 @@ def _source(model: str, shapes: Mapping[str, Shape], channels_last: bool) -> Sou
     """`-` is standard input, which is read at once."""
     from diagmem.frontends.source import Source
 
+    if model.endswith(".json") and Path(model).is_file():
+        raise DiagmemError(f"{one_line(model, LONGEST_PATH)} is a plan: give the model, and the plan with --plan")
     if model != STANDARD_INPUT:
         return Source(model, shapes, channels_last)
     from diagmem.frontends.tflite import LARGEST_FILE_BYTES
@@ -167,13 +171,13 @@ def naming_model(model: str) -> Iterator[None]:
     except (UnreadableFileError, FileNotFoundError) as error:
         if str(error.filename) != model or error.errno != ENOENT:
             raise
-        raise DiagmemError(f"{name}no such file{_zoo_hint(model)}") from error
+        raise DiagmemError(f"{name}{error.strerror}{_zoo_hint(model)}") from error
     except DiagmemError as error:
         raise type(error)(f"{name}{error}") from error
     except MemoryError as error:
-        raise DiagmemError(f"{name}too large for the memory of this machine") from error
+        raise DiagmemError(f"{name}out of memory on this machine") from error
     except (ValueError, RecursionError) as error:
-        text = "something in it is beyond diagmem; this is a bug, please report it with the file"
+        text = "diagmem failed on it; this is a bug, please report it with the file"
         raise DiagmemError(f"{name}{text}") from error
 
 

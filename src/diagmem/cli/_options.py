@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,9 +11,9 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from diagmem.model.errors import PlanError, one_line
+from diagmem.model.errors import PlanError, check_type, one_line
 from diagmem.model.pools import parsed_size
-from diagmem.planning.options import Options
+from diagmem.planning.options import OF_A_PLAN, Options
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -24,8 +23,6 @@ CORES = ("cortex-m0", "cortex-m3", "cortex-m4", "cortex-m7", "cortex-m33", "cort
 
 TWO_CORES = "cortex-m33x2"
 PLACES = ("host", *CORES, TWO_CORES, "tflm")
-
-OF_A_PLAN = {option.name: option for option in fields(Options)}
 
 TAKEN: Mapping[str, tuple[str, ...]] = {
     # It has --cores of its own: how many threads share a run.
@@ -41,10 +38,12 @@ WHY_NOT = {
 
 EVERYDAY = {
     "Chip and limits": ("target", "cpu", "budget", "flash", "kernels"),
-    "Where it runs": ("places", "core", "mhz", "inputs", "place", "threads"),
+    "Where it runs": ("places", "core", "on", "mhz", "inputs", "place", "threads"),
+    "What to look at": ("op_index", "method", "elf_paths", "calls"),
     "How the model runs": ("plan_path", "schedule", "input_rows", "buffers", "together", "effort", "fit"),
     "What to show and write": (
-        *("output", "out", "name", "layout", "with_layers", "why", "is_markdown", "max_growth", "verbose", "json_path"),
+        *("output", "out", "name", "layout", "with_layers", "why", "is_markdown", "max_growth", "png_path", "svg_path"),
+        *("force", "verbose", "json_path"),
     ),
 }
 """What `--help` shows, by the names of parameters. `--help-all` shows the others too."""
@@ -62,9 +61,10 @@ class Command(click.Command):
             _write_options(ctx, formatter, title, [named.pop(name) for name in names if name in named])
         if ALL_HELP in ctx.meta:
             _write_options(ctx, formatter, "More", list(named.values()))
-            if "settings" in named:
+            rare = _rare(_taken(ctx.command_path.partition(" ")[2])) if "settings" in named else ()
+            if keys := [(_key_text(name), _meaning(name)) for name, _ in rare]:
                 with formatter.section("With -O, or in diagmem.toml"):
-                    formatter.write_dl([(_key_text(name), _meaning(name)) for name, _ in _rare(OF_A_PLAN)])
+                    formatter.write_dl(keys)
         else:
             formatter.write(f"\n--help-all shows {len(named)} more options.\n")
 
@@ -127,7 +127,7 @@ class CoreParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore]
         try:
             core = core_named(value)
         except PlanError as error:
-            self.fail(f"{error}.", param, ctx)
+            self.fail(str(error), param, ctx)
         if core.cpu not in CORES:
             self.fail(f"{core.name} is not emulated; known: {', '.join(CORES)}.", param, ctx)
         return core.cpu
@@ -187,6 +187,10 @@ def _key_text(name: str) -> str:
     return f"{name}={value}"
 
 
+def _taken(command: str) -> tuple[str, ...]:
+    return TAKEN.get(command, tuple(OF_A_PLAN))
+
+
 def _rare(names: Collection[str]) -> Iterator[tuple[str, Any]]:
     return ((name, OF_A_PLAN[name]) for name in names if OF_A_PLAN[name].metadata["is_rare"])
 
@@ -215,24 +219,29 @@ def plan_option(name: str) -> Callable[[Function], Function]:
 def plan_options(command: str) -> Callable[[Function], Function]:
     """The options of a plan that a command takes, from its own words, `-O` and a file of settings. They become one
     parameter, `options`. A plan that is given leaves none of them to choose."""
-    names = TAKEN.get(command, tuple(OF_A_PLAN))
+    names = _taken(command)
     everyday = [name for name in names if not OF_A_PLAN[name].metadata["is_rare"]]
 
     def decorated(function: Function) -> Function:
         @wraps(function)
         def called(*args: Any, settings: tuple[str, ...], config: Path | None, **given: Any) -> Any:
-            typed = [name for name in everyday if _is_typed(name)]
-            chosen = {name: value for name in everyday if (value := given.pop(name)) is not None and name in typed}
+            chosen = {name: value for name in everyday if (value := given.pop(name)) is not None and _is_typed(name)}
             if given.get("plan_path") is not None:
-                _check_none_given(typed, settings)
+                if len(given.get("sources", ())) > 1:
+                    why = "--plan takes one model: leave it out, and give --together and what else `plan` was given."
+                    raise click.UsageError(why)
+                check_none_given("--plan already contains its options")
             else:
-                chosen = {**_in_file(config, names), **_in_words(settings, names), **chosen}
+                chosen = {**_in_words(settings, names), **chosen}
+                chosen = {**_beside(_in_file(config, names), chosen), **chosen}
             return function(*args, options=Options(**chosen), **given)
 
         found: Any = called
         for name in reversed(everyday):
             found = plan_option(name)(found)
-        path, words = click.Path(path_type=Path), "Set any option of a plan, as listed below; may be repeated."
+        path, words = click.Path(path_type=Path), "Set any option of a plan, also the rare ones below; may be repeated."
+        if not any(_rare(names)):
+            words = f"Set an option of a plan: {', '.join(names)}; may be repeated."
         found = click.option("-O", "settings", multiple=True, metavar="KEY=VALUE", help=words)(found)
         meaning = f"Read options of a plan from FILE.  [default: {CONFIG}, if it is there]"
         return click.option("--config", type=path, metavar="FILE.toml", help=meaning)(found)  # type: ignore[no-any-return]
@@ -244,11 +253,17 @@ def _is_typed(name: str) -> bool:
     return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
-def _check_none_given(typed: Sequence[str], settings: Collection[str]) -> None:
+def check_none_given(why: str) -> None:
     """A plan that is given leaves nothing to choose."""
-    flags = {parameter.name: parameter.opts[0] for parameter in click.get_current_context().command.params}
-    if typed or settings:
-        raise click.UsageError(f"--plan is a plan already; leave out {flags[typed[0]] if typed else '-O'}.")
+    for parameter in click.get_current_context().command.params:
+        if parameter.name in (*OF_A_PLAN, "settings") and _is_typed(parameter.name):
+            raise click.UsageError(f"{why}; leave out {parameter.opts[0]}.")
+
+
+def _beside(in_file: dict[str, Any], typed: Mapping[str, Any]) -> dict[str, Any]:
+    """What a file says beside what is typed: a core takes the place of the file's target, and a target of its core."""
+    replaced = "cpu" if "target" in typed else "target" if typed.get("cpu", "generic") != "generic" else ""
+    return {name: value for name, value in in_file.items() if name != replaced}
 
 
 def _in_file(config: Path | None, names: Collection[str]) -> dict[str, Any]:
@@ -263,7 +278,8 @@ def _in_file(config: Path | None, names: Collection[str]) -> dict[str, Any]:
         found = parsed_toml(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise PlanError(f"{where}: is not TOML: {one_line(str(error))}") from error
-    return {name: value for name, value in _checked(found, f"{where}: ").items() if name in names}
+    _check(found, f"{where}: ")
+    return {name: value for name, value in found.items() if name in names}
 
 
 def _in_words(settings: Collection[str], names: Collection[str]) -> dict[str, Any]:
@@ -274,6 +290,8 @@ def _in_words(settings: Collection[str], names: Collection[str]) -> dict[str, An
     for setting in settings:
         name, mark, text = setting.partition("=")
         name = name.strip().replace("-", "_")
+        if not mark and name in OF_A_PLAN and not isinstance(OF_A_PLAN[name].default, bool):
+            raise click.UsageError(f"-O {name} needs a value: -O {_key_text(name)}.")
         try:
             value = parsed_toml(f"value = {text}")["value"] if mark else True
         except ValueError:
@@ -282,28 +300,19 @@ def _in_words(settings: Collection[str], names: Collection[str]) -> dict[str, An
         found[name] = [*found.get(name, ()), text] if is_list else value
     if other := next((name for name in found if name in OF_A_PLAN and name not in names), None):
         raise click.UsageError(f"-O {other}: the command does not take this option of plans.")
-    return _checked(found, "-O ")
+    _check(found, "-O ")
+    return found
 
 
-def _checked(found: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Settings, each of which must be an option of a plan, and a value of its type."""
-    kinds = {"bool": (bool, "true or false"), "int": (int, "a whole number"), "str": (str, "a text")}
-    kinds["float"] = (int | float, "a number")  # type: ignore[assignment]
+def _check(found: Mapping[str, Any], where: str) -> None:
+    """Each setting must be an option of a plan, and a value of its type."""
     for name, value in found.items():
         if name not in OF_A_PLAN:
             from diagmem.targets.names import did_you_mean
 
             hint = did_you_mean(name, OF_A_PLAN, f"known: {', '.join(OF_A_PLAN)}")
             raise PlanError(f"{where}'{one_line(name)}' is no option of a plan; {hint}")
-        kind = str(OF_A_PLAN[name].type).partition(" ")[0]
-        sort, what = kinds.get(kind, ((list, str), "a list of texts"))
-        words = value if isinstance(value, list) else ()
-        if isinstance(value, dict) and name == "buffers":
-            sort, words = dict, list(value.values())
-        is_one = isinstance(value, sort) and all(isinstance(word, str) for word in words)
-        if not is_one or (isinstance(value, bool) and kind != "bool"):
-            raise PlanError(f"{where}{name}: {one_line(repr(value), 40)} is not {what}")
-    return dict(found)
+        check_type(name, value, str(OF_A_PLAN[name].type), where)
 
 
 def why_not(command: str, flag: str) -> str | None:

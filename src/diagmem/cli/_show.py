@@ -102,7 +102,8 @@ def say(parts: Iterable[str | Table]) -> None:
 
 
 def terminal_width() -> int:
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else PIPE_WIDTH
+    is_known = sys.stdout.isatty() or os.environ.get("COLUMNS")
+    return shutil.get_terminal_size().columns if is_known else PIPE_WIDTH
 
 
 def op_text(graph: Graph, op: int) -> str:
@@ -117,21 +118,20 @@ def shape_text(shape: Sequence[int]) -> str:
 
 
 def size_text(size_bytes: int) -> str:
-    """`36880 B (36.0 KB)`; KB is 1024 bytes, as in the paper."""
-    return f"{size_bytes} B" if size_bytes < 1024 else f"{size_bytes} B ({size_bytes / 1024:.1f} KB)"
+    """`36,880 B (36.0 KB)`; KB is 1024 bytes, as in the paper."""
+    return f"{size_bytes:,} B" + (f" ({size_bytes / 1024:,.1f} KB)" if size_bytes >= 1024 else "")
 
 
 def cost_lines(cost: Cost) -> Iterator[str]:
     """What is known of a plan's cost; a bound and an estimate are called so."""
     from diagmem.kernels.work import shares_text
 
-    ram, flash = cost.ram, cost.flash
-    yield f"arena {size_text(ram.arena_bytes)}"
-    if ram.stack_bytes is not None:
-        yield f"stack up to {size_text(ram.stack_bytes)}"
-    known = {"weights": flash.weights_bytes, "tables": flash.tables_bytes, "code": flash.code_bytes}
-    parts = (f"{'about ' * (of == 'code')}{size_text(size)} of {of}" for of, size in known.items() if size)
-    yield f"flash {', '.join(parts)}"
+    for what, size, parts in (
+        ("RAM", cost.ram.total_bytes, cost.ram.parts),
+        ("flash", cost.flash.total_bytes, cost.flash.parts),
+    ):
+        each = (f"{name} {part:,}" if len(parts) > 1 else name for name, part in parts.items())
+        yield f"{what:<6}{'not known' if size is None else size_text(size)}: {', '.join(each)}"
     yield f"work  {cost.macs:,} multiply-accumulates, {shares_text(cost.shares)}"
 
 

@@ -38,16 +38,30 @@ MOST_HELD = 4
 MOST_KINDS = 6
 """Kinds of ops that a line lists."""
 
-_FORMS: dict[Form, str] = {"linear": "in one piece", "ring": "in a ring", "table": "row by row anywhere"}
+_FORMS: dict[Form, str] = {"linear": "in one piece", "ring": "in a ring", "table": "with each row placed freely"}
 
 
 def plan_lines(result: Result, is_verbose: bool) -> Iterator[str | Table]:
-    """One screen of a plan, or all of its sections."""
-    if not is_verbose:
-        yield from screen(result)
-        return
-    yield from _lines(entry for section in SECTIONS for entry in section(result))
+    """One screen, within 80 columns: the verdict, how the model runs, what sets the arena, what to type next; or all
+    that is known of the plan between the verdict and the next command."""
+    yield from _wrapped(_embedded(result))
+    verdict = _verdict_line(result).replace(" B", "\N{NO-BREAK SPACE}B")
+    yield from (line.replace("\N{NO-BREAK SPACE}", " ") for line in wrap(verdict, SCREEN_WIDTH, break_on_hyphens=False))
+    yield ""
+    if result.verdict.fit is not None:
+        yield from bars(result.verdict.fit)
+        yield ""
+    yield from _ways(result)
+    refused = list(_as_c(result))
+    if is_verbose:
+        yield from _lines(entry for section in SECTIONS for entry in section(result))
+    else:
+        asides = (_state, _next_frame, _cores, _pools, _tried, _larger)
+        entries = (*_figures(result), *refused, *(entry for section in asides for entry in section(result)))
+        yield from (f"  {line}" if line else line for line in _wrapped(iter(entries)))
     yield from _tables(result)
+    yield ""
+    yield f"next: {_next(result, is_refused=bool(refused))}"
 
 
 def _lines(entries: Iterator[Entry], width: int = LABEL_WIDTH) -> Iterator[str]:
@@ -57,14 +71,14 @@ def _lines(entries: Iterator[Entry], width: int = LABEL_WIDTH) -> Iterator[str]:
 
 def _headline(result: Result) -> Iterator[Entry]:
     made, plan = result.made, result.made.plan
-    arena_bytes = plan.pools.single_bytes or plan.arena_bytes
-    saved = 100 * (1 - arena_bytes / made.baseline_bytes) if made.baseline_bytes else 0.0
+    saved = 100 * (1 - plan.arena_bytes / made.baseline_bytes) if made.baseline_bytes else 0.0
+    alone = f"; {size_text(plan.pools.single_bytes)} in one memory" if plan.pools else ""
     name, align = one_line(plan.graph.name), plan.options.align_bytes
     yield None, f"{name} for kernels {plan.options.kernels}, offsets aligned to {align} B, order: {plan.schedule.name}"
     yield None, ""
     yield "before", f"{size_text(made.baseline_bytes)}: best plan without overlap, in the file's order"
-    yield "after", f"{size_text(arena_bytes)}: {saved:.1f} % less{' in one pool' if plan.pools else ''}"
-    yield "lower bound", f"{size_text(plan.lower_bound_bytes)}; the plan is {plan.standing}"
+    yield "after", f"{size_text(plan.arena_bytes)}: {saved:.1f} % less{alone}"
+    yield "lower bound", f"{size_text(plan.lower_bound_bytes)}; the plan is {plan.proof_text}"
 
 
 def _effort(result: Result) -> Iterator[Entry]:
@@ -72,15 +86,15 @@ def _effort(result: Result) -> Iterator[Entry]:
     plan, options = result.made.plan, result.made.plan.options
     if plan.is_bounded:
         more = "" if options.effort == "thorough" else "; --effort thorough searches further"
-        yield "effort", f"{options.effort}: the search ended before there was a proof{more}"
+        yield "effort", f"{options.effort}: the search stopped before it could prove the plan optimal{more}"
     if options.time_limit is not None:
-        yield "", f"limited to {options.time_limit:g} s: another run may give another plan"
+        yield "", f"time limit {options.time_limit:g} s: another run may find a different plan"
 
 
 def _state(result: Result) -> Iterator[Entry]:
     plan = result.made.plan
     if plan.graph.variables:
-        where = "of these, live from run to run" if plan.state_bytes else "beside the arena: the runtime holds it"
+        where = "of the arena survives between runs" if plan.state_bytes else "outside the arena, held by the runtime"
         size = plan.state_bytes or sum(t.size_bytes for t in plan.graph.variables)
         yield "state", f"{size_text(size)} {where}"
 
@@ -90,8 +104,8 @@ def _next_frame(result: Result) -> Iterator[Entry]:
     plan, names = result.made.plan, result.made.plan.options.double_buffer
     if names:
         size, of = size_text(plan.next_frames_bytes), ", ".join(f"'{one_line(n, 40)}'" for n in dict.fromkeys(names))
-        yield "next frame", f"{size} of these hold the next frame of {of}: so much more than without"
-        yield "", f"each run copies {size} to where it reads them"
+        yield "next frame", f"{size} of the arena hold the next frame of {of}"
+        yield "", f"each run copies {size} to the input"
 
 
 def _cores(result: Result) -> Iterator[Entry]:
@@ -105,22 +119,22 @@ def _cores(result: Result) -> Iterator[Entry]:
     together = sum(step in shared.by_step for step in steps)
     what = "steps" if plan.runs_by_rows else "ops"
     faster = f"about {estimated_speedup(plan, shared, shared.cores):.2f} times as fast"
-    alone = f"they share {together} {what}, and one does {len(steps) - together} alone"
+    alone = f"{together} {what} are split, {len(steps) - together} run on one core"
     yield "cores", f"up to {shared.cores}: {shared.barriers(steps)} barriers, {faster}; {alone}"
     deferred = most_held_bytes(plan.graph, shared) // 2
     if deferred:
-        yield "", f"each of two defers writes of up to {deferred} B, which it holds on its stack"
+        yield "", f"with two cores, each defers up to {deferred:,} B of writes on its stack"
 
 
 def _ladder(result: Result) -> Iterator[Entry]:
     """The arena after each step from whole tensors to the plan, and what was removed."""
     made = result.made
     first, *others = made.ladder
-    yield "ladder", f"{first.step + ', file order':<27}{first.arena_bytes:>10} B"
+    yield "ladder", f"{first.step + ', file order':<27}{first.arena_bytes:>10,} B"
     for rung in others:
         change = 100 * (rung.arena_bytes / max(1, first.arena_bytes) - 1)
         share = f"{'+' if change > 0 else ''}{change:.1f}".rjust(6) + " %" if first.arena_bytes else ""
-        yield "", f"{'+ ' + rung.step:<27}{rung.arena_bytes:>10} B  {share}".rstrip()
+        yield "", f"{'+ ' + rung.step:<27}{rung.arena_bytes:>10,} B  {share}".rstrip()
     for removal in made.removals:
         less = f", {size_text(-removal.bytes_changed)} of tensors less" if removal.bytes_changed < 0 else ""
         channels = f" and {removal.channels} channels" if removal.channels else ""
@@ -143,7 +157,7 @@ def _pools(result: Result) -> Iterator[Entry]:
     starts = {plan.offsets[t] for t in plan.graph.outputs if t in plan.offsets}
     for use in plan.pools.uses:
         if use.pool.is_external:
-            twice = "" if use.start in starts else f"; {size_text(2 * use.used_bytes)} to fill one while another runs"
+            twice = "" if use.start in starts else f"; {size_text(2 * use.used_bytes)} for double buffering"
             yield "with caller", f"{use.pool.name}: {size_text(use.used_bytes)} beside the arena{twice}"
     if not plan.options.pools:
         return
@@ -151,8 +165,8 @@ def _pools(result: Result) -> Iterator[Entry]:
     width = max(len(use.pool.name) for use in own)
     for place, use in enumerate(own):
         part = 100 * use.used_bytes / use.pool.capacity_bytes
-        used = f"{use.used_bytes:>9} of {use.pool.capacity_bytes:>9} B ({part:>5.1f} %)"
-        traffic = f"{use.traffic_bytes:>11} B read and written x {use.pool.cost:g}"
+        used = f"{use.used_bytes:>9,} of {use.pool.capacity_bytes:>9,} B ({part:>5.1f} %)"
+        traffic = f"{use.traffic_bytes:>11,} B read and written x {use.pool.cost:g}"
         yield "" if place else "pools", f"{use.pool.name:<{width}}  {used}, {traffic}"
     bound = "" if plan.pools.is_optimal else f" than {plan.pools.lower_bound:.0f}"
     yield "traffic", f"costs {plan.pools.cost:.0f}; no plan for this order costs less{bound}"
@@ -161,7 +175,7 @@ def _pools(result: Result) -> Iterator[Entry]:
         if use.missing_bytes:
             yield "too large", f"for the pools: {use.pool.name} is short by {size_text(use.missing_bytes)}"
             yield "", f"it fits with --pool {use.enlarged}"
-            yield "", "--fit tries first what needs no more memory"
+            yield "", "--fit first tries options that need no more memory"
 
 
 def _weight_copies(plan: Plan) -> Iterator[Entry]:
@@ -172,16 +186,19 @@ def _weight_copies(plan: Plan) -> Iterator[Entry]:
     cost = next(use.pool.cost for use in plan.pools.uses if use.pool.name == found.pool)
     copied = sorted((w for w in found.ops if w.op in plan.weight_copies), key=lambda w: -w.read_bytes)
     size = size_text(sum(w.size_bytes for w in copied))
-    read = f"flash is read {plan.pools.flash_bytes} B x {found.flash_cost:g}, not {found.read_bytes} B"
-    yield "weights", f"{len(copied)} of {len(found.ops)} ops copy theirs to {found.pool}, {size} a run: {read}"
+    read = f"flash is read {plan.pools.flash_bytes:,} B x {found.flash_cost:g}, not {found.read_bytes:,} B"
+    yield (
+        "weights",
+        f"{len(copied)} of {len(found.ops)} ops have their weights copied to {found.pool}, {size} per run: {read}",
+    )
     yield "", f"without copies the traffic costs {found.plain_cost:.0f}"
     for weights in copied[:MOST_LINES]:
         saved = weights.flash_cost(found.flash_cost) - weights.copied_cost(cost, found.flash_cost)
         where = op_text(plan.graph, weights.op)
-        yield "", f"{weights.size_bytes:>9} B, each read {weights.times:.0f} times, saves {saved:.0f} at {where}"
+        yield "", f"{weights.size_bytes:>9,} B, each read {weights.times:.0f} times, saves {saved:.0f} at {where}"
     stay = [w for w in found.ops if w.op not in plan.weight_copies]
     seldom = sum(not w.pays(cost, found.flash_cost) for w in stay)
-    reasons = {"too seldom to gain by a copy": seldom, f"from flash: no room in {found.pool}": len(stay) - seldom}
+    reasons = {"too rarely for a copy to pay off": seldom, f"from flash: no room in {found.pool}": len(stay) - seldom}
     for why, count in reasons.items():
         if count:
             yield "", f"{count} op{' reads' if count == 1 else 's read'} weights {why}"
@@ -193,7 +210,7 @@ def _peak(result: Result) -> Iterator[Entry]:
         yield "peak", f"at {'a row of the input' if plan.peak_op == PUSH else op_text(plan.graph, plan.peak_op)}"
         from diagmem.reports.why import short_name
 
-        held = (f"{short_name(plan.graph, b)} {b.size_bytes} B" for b in plan.peak_buffers[:MOST_HELD])
+        held = (f"{short_name(plan.graph, b)} {b.size_bytes:,} B" for b in plan.peak_buffers[:MOST_HELD])
         yield "", ", ".join(held)
         yield from _chain(plan)
 
@@ -206,8 +223,8 @@ def _chain(plan: Plan) -> Iterator[Entry]:
     from diagmem.reports.why import Reasons
 
     for chain in Reasons(plan).of_arena():
-        where = f"{count_text(len(chain.links), 'buffer')} sets the arena, {chain.ends}"
-        yield "", f"that op needs {max(plan.pressure)} B; a chain of {where}: --why shows it"
+        where = f"{count_text(len(chain.links), 'buffer')} sets the arena, from {chain.ends}"
+        yield "", f"that op alone needs {max(plan.pressure):,} B; a chain of {where} (--why)"
 
 
 def _rows(result: Result) -> Iterator[Entry]:
@@ -220,7 +237,7 @@ def _rows(result: Result) -> Iterator[Entry]:
     pushed = "; the caller pushes the input row by row" if plan.input_rows else ""
     yield "rows", f"{len(plan.schedule.steps)} steps, {again}{pushed}"
     kept = ", ".join(f"{forms[form]} {name}" for form, name in _FORMS.items() if forms[form])
-    yield "", f"of the tensors with several rows {kept}"
+    yield "", f"tensors with several rows: {kept}"
 
 
 def _overlaps(result: Result) -> Iterator[Entry]:
@@ -232,7 +249,7 @@ def _overlaps_of(plan: Plan) -> Iterator[Entry]:
     nodes, shared = plan.graph.nodes, sorted(plan.overlaps, key=lambda o: -o.size_bytes)
     ends = ":" if shared else ""
     yield "overlaps", f"{len(shared)} of {len(nodes)} ops share bytes of an input and an output{ends}"
-    yield from (("", f"{o.size_bytes:>9} B at {op_text(plan.graph, o.op)}") for o in shared[:MOST_LINES])
+    yield from (("", f"{o.size_bytes:>9,} B at {op_text(plan.graph, o.op)}") for o in shared[:MOST_LINES])
 
 
 def _embedded(result: Result) -> Iterator[Entry]:
@@ -246,7 +263,7 @@ def _embedded(result: Result) -> Iterator[Entry]:
         origin = f"made by {tool} {version} for kernels {kernels}"
     verdict = "NOT SAFE" if found.findings else "safe"
     if found.doubts and not found.findings:
-        verdict = "unknown, because diagmem does not know all of its operations"
+        verdict = "unknown: diagmem does not know all of its operations"
     yield None, f"The file carries a plan, {origin}; for kernels {found.plan.options.kernels} it is {verdict}."
     yield "its head", f"{size_text(found.plan.arena_bytes)}; without it TFLM takes {size_text(found.baseline_bytes)}"
     yield from _overlaps_of(found.plan)
@@ -284,38 +301,12 @@ def _as_c(result: Result) -> Iterator[Entry]:
         yield "C", f"cannot be emitted: {program.refused_tensors[0]}"
 
 
-def _fits(result: Result) -> Iterator[Entry]:
-    """How the plan stands to the budget and the chip."""
-    verdict: Verdict = result.verdict
-    if verdict.limits.budget is not None:
-        left = verdict.limits.budget - verdict.arena_bytes
-        if left >= 0:
-            yield "fits", f"the budget: {size_text(left)} left"
-        else:
-            yield "too large", f"for the budget: short by {size_text(-left)}"
-    if verdict.fit is not None:
-        yield from _chip(verdict.fit)
-
-
-def _chip(fit: Fit) -> Iterator[Entry]:
-    chip, flash, left = fit.chip, fit.cost.flash, fit.flash_left_bytes
-    yield "fits" if fit.fits else "too large", f"{'' if fit.fits else 'for '}{chip.name} ({chip.core.name})"
-    region, size = fit.region
-    where = f"{size // 1024} KB {region}" if fit.pools_missing is None else f"{chip.sram_bytes // 1024} KB"
-    if fit.pools_missing is not None:
-        rest = f"short by {size_text(fit.pools_missing)}" if fit.pools_missing else "all within its memories"
-    elif fit.ram_left_bytes >= 0:
-        rest = f"{size_text(fit.ram_free_bytes)} left for stack, data and the rest"
-    else:
-        kept = size_text(fit.ram_kept_bytes)
-        rest = f"short by {size_text(-fit.ram_left_bytes)} ({kept} must stay free for stack and data)"
-    yield "  RAM", f"{size_text(fit.ram_bytes)} of {where}: {rest}"
-    parts = ", ".join(f"{name} {size} B" for name, size in flash.parts.items())
-    of = f" of {chip.flash_bytes // 1024} KB" if chip.flash_bytes else ""
-    rest = "" if left is None else f": {size_text(left)} left" if left >= 0 else f": short by {size_text(-left)}"
-    outside = "; the board's own flash chip must hold them" if left is None else ""
-    yield "  flash", f"about {size_text(flash.total_bytes)}{of}{rest} ({parts}){outside}"
-    yield from (("", f"without {note}") for note in fit.cost.notes)
+def _budget(result: Result) -> Iterator[Entry]:
+    limit = result.verdict.limits.budget
+    if limit is not None and limit >= result.verdict.arena_bytes:
+        yield "fits", f"the budget: {size_text(limit - result.verdict.arena_bytes)} left"
+    elif limit is not None:
+        yield "too large", f"for the budget: short by {size_text(result.verdict.arena_bytes - limit)}"
 
 
 def _tried(result: Result) -> Iterator[Entry]:
@@ -333,29 +324,11 @@ def _tried(result: Result) -> Iterator[Entry]:
         yield "" if place else "tried", f"{what:<{width}} {how}"
 
 
-def screen(result: Result) -> Iterator[str | Table]:
-    """The verdict, how the model runs, what sets the arena, what to type next: within 80 columns."""
-    yield from _wrapped(_embedded(result))
-    yield from wrap(_verdict_line(result), SCREEN_WIDTH, break_on_hyphens=False)
-    yield ""
-    if result.verdict.fit is not None:
-        yield from bars(result.verdict.fit)
-        yield ""
-    yield from _ways(result)
-    refused = list(_as_c(result))
-    asides = (_state, _next_frame, _cores, _pools, _tried, _larger)
-    entries = (*_figures(result), *refused, *(entry for section in asides for entry in section(result)))
-    yield from (f"  {line}" if line else line for line in _wrapped(iter(entries)))
-    yield from _tables(result)
-    yield ""
-    yield f"next: {_next(result, is_refused=bool(refused))}"
-
-
 def _larger(result: Result) -> Iterator[Entry]:
     """A chip that holds the plan, where the one that was named does not."""
     chip = result.verdict.larger_chip
     if chip is not None:
-        flash = f"{chip.flash_bytes // 1024:,} KB of flash" if chip.flash_bytes else "flash off the chip"
+        flash = f"{chip.flash_bytes // 1024:,} KB of flash" if chip.flash_bytes else "external flash"
         yield "fits on", f"{chip.name}: {chip.sram_bytes // 1024:,} KB of RAM, {flash}  (--target)"
 
 
@@ -374,9 +347,9 @@ def _verdict_line(result: Result) -> str:
     if chip is not None:
         clock = f", {chip.mhz:g} MHz" if chip.mhz else ""
         name += f" on {chip.name}" + ("" if missing else f" ({chip.core.name}{clock})")
-    elif verdict.limits.are_set:
-        limits = (("of RAM", verdict.limits.budget), ("of flash", verdict.limits.flash))
-        name += " in " + " and ".join(f"{limit:,} B {what}" for what, limit in limits if limit is not None)
+    limits = (("of RAM", verdict.limits.budget), ("of flash", verdict.limits.flash))
+    if given := [f"{limit:,} B {what}" for what, limit in limits if limit is not None]:
+        name += f" in {' and '.join(given)}"
     if not verdict.limits.are_set and not plan.options.pools:
         saved = 100 * made.saved_bytes / made.baseline_bytes if made.baseline_bytes else 0
         less = f", {saved:.0f} % less than without overlap" if saved >= 1 else ""
@@ -396,19 +369,21 @@ def bars(fit: Fit) -> Iterator[str]:
     region, size = fit.region
     if fit.pools_missing is not None:
         region, size = "all memories", chip.sram_bytes
-    held = {"arena": ram.arena_bytes, "stack up to": ram.stack_bytes, "runtime": ram.static_bytes}
     for what, used, has, parts, note in (
-        ("RAM", ram.total_bytes, size, held, f"; {region}"),
+        ("RAM", ram.total_bytes, size, ram.parts, f"; {region}"),
         ("flash", flash.total_bytes, chip.flash_bytes, flash.parts, ""),
     ):
-        of = f"{_kb(used)} of {has // 1024:,} KB" if has else f"{_kb(used)}, off the chip"
-        eighths = min(8 * BAR_WIDTH, max(1, round(8 * BAR_WIDTH * used / has))) if has else 0
+        of = "not known" if used is None else f"{_kb(used)} of {has // 1024:,} KB" if has else f"{_kb(used)}, external"
+        eighths = min(8 * BAR_WIDTH, max(1, round(8 * BAR_WIDTH * used / has))) if used and has else 0
         bar = "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()
         head = f"  {what:<6}{of:<21} {bar:<{BAR_WIDTH}}  "
         sizes = ", ".join(f"{name} {part / 1024:,.1f}" for name, part in parts.items() if part)
         yield from wrap(head + sizes + note, SCREEN_WIDTH, subsequent_indent=" " * len(head), drop_whitespace=True)
-    for note in fit.cost.notes:
-        yield from wrap(f"  without {note}", SCREEN_WIDTH, subsequent_indent="  ")
+    notes = [f"not counted: {note}" for note in fit.cost.notes]
+    if fit.pools_missing is None and fit.ram_left_bytes < 0:
+        notes.insert(0, f"{_kb(fit.ram_kept_bytes)} of the RAM must stay free for stack and data")
+    for note in notes:
+        yield from wrap(f"  {note}", SCREEN_WIDTH, subsequent_indent="  ")
 
 
 def _kb(size_bytes: int) -> str:
@@ -445,14 +420,16 @@ def _figures(result: Result) -> Iterator[Entry]:
     if verdict.flash_bytes is not None and verdict.fit is None:
         yield "flash", f"about {verdict.flash_bytes:,} B, with the code for {verdict.core_name}"
     if not result.ways:
-        yield "arena", f"{plan.pools.single_bytes or plan.arena_bytes:>9,} B{'   in one pool' if plan.pools else ''}"
+        alone = f"   in one memory {plan.pools.single_bytes:,} B" if plan.pools else ""
+        yield "arena", f"{plan.arena_bytes:>9,} B{alone}"
     yield "without overlap", f"{made.baseline_bytes:>9,} B"
     more = "; --effort thorough" if plan.is_bounded and plan.options.effort != "thorough" else ""
-    proven = "reached: nothing is smaller this way" if made.optimal else f"not proven reachable{more}"
+    proven = "reached: no plan of this kind is smaller" if made.optimal else f"not proven reachable{more}"
     yield "lower bound", f"{plan.lower_bound_bytes:>9,} B   {proven}"
     if plan.peak_op is not None:
         peak = "a row of the input" if plan.peak_op == PUSH else op_text(plan.graph, plan.peak_op)
-        yield "set by", f"{one_line(peak, SCREEN_WIDTH - 2 - SCREEN_LABEL_WIDTH - len('  (--why)'))}  (--why)"
+        hint = "" if result.why else "  (--why)"
+        yield "set by", f"{one_line(peak, SCREEN_WIDTH - 2 - SCREEN_LABEL_WIDTH - len(hint))}{hint}"
     yield from _most_work(result)
     if made.untried and not result.ways:
         yield "row by row", made.untried
@@ -467,7 +444,7 @@ def _most_work(result: Result) -> Iterator[Entry]:
         f"op {nodes[op].op.number} {nodes[op].op.kind} {100 * macs[op] / sum(macs.values()):.0f} %" for op in most
     )
     if most:
-        yield "most work", f"{', '.join(shares)}  (--layers)"
+        yield "most work", f"{', '.join(shares)}{'' if result.layers else '  (--layers)'}"
 
 
 def _tables(result: Result) -> Iterator[str | Table]:
@@ -478,7 +455,7 @@ def _tables(result: Result) -> Iterator[str | Table]:
     for chain in result.why:
         yield ""
         yield chain.title
-        headings = number("at"), number("bytes"), Column("buffer"), number("above next"), Column("as asked by")
+        headings = number("at"), number("bytes"), Column("buffer"), number("above next"), Column("set by")
         yield Table(headings, [*chain.rows()])
 
 
@@ -539,45 +516,53 @@ def _typed(command: str, left_out: Collection[str] = ()) -> str:
 
 
 SECTIONS: tuple[Callable[[Result], Iterator[Entry]], ...] = (
-    *(_embedded, _headline, _effort, _state, _next_frame, _cores, _ladder, _pools, _peak, _rows, _overlaps),
-    *(_map, _as_c, _fits, _tried),
+    *(_headline, _effort, _state, _next_frame, _cores, _ladder, _pools, _peak, _rows, _overlaps),
+    *(_map, _as_c, _budget, _tried, _larger),
 )
 
 
-def summary(found: Sequence[Result | Bad], together: Together | None, missing_bytes: int) -> Iterator[str | Table]:
+def summary(found: Sequence[Result | Bad], together: Together | None, verdict: Verdict | None) -> Iterator[str | Table]:
     """Several models: a line for each, and what they take in one arena where that is asked for."""
     columns = Column("model"), *map(number, ("before", "after", "saved", "lower bound")), Column("")
     failed = [n for n, one in enumerate(found) if one.error is not None]
     yield Table(columns, [_summary_row(one) for one in found], failed)
     if together is not None:
-        yield from _lines(_together(together, missing_bytes))
+        yield from _lines(_together(together))
+    if verdict is not None and verdict.limits.are_set:
+        yield from ("", f"all together: {answer(verdict.missing)}", "", *(bars(verdict.fit) if verdict.fit else ()))
+    if together is not None and verdict is not None and verdict.fits and not failed:
+        yield from ("", f"next: {_typed('emit c')} -o firmware")
 
 
 def _summary_row(one: Result | Bad) -> tuple[str, ...]:
     if one.error is not None:
         return one_line(one.name), "-", "-", "-", "-", str(one.error).removeprefix(f"{one.name}: ")
+    from diagmem.planning.memory.caller import kept_bytes
+
     made: Planned = one.made
-    saved = f"{100 * made.saved_bytes / made.baseline_bytes:.1f} %" if made.baseline_bytes else "-"
     notes = ["proven" if made.optimal else "", answer(one.verdict.missing) if one.verdict.limits.are_set else ""]
-    figures = str(made.baseline_bytes), str(made.arena_bytes), saved, str(made.lower_bound_bytes)
+    # What lies beside a shared arena lies there with overlap or without.
+    beside = kept_bytes(made.plan) if made.plan.options.together else 0
+    before, bound = made.baseline_bytes + beside, made.lower_bound_bytes + beside
+    saved = f"{100 * (1 - made.arena_bytes / before):.1f} %" if before else "-"
+    figures = f"{before:,}", f"{made.arena_bytes:,}", saved, f"{bound:,}"
     return one_line(made.model.name), *figures, ", ".join(note for note in notes if note)
 
 
-def _together(found: Together, missing_bytes: int) -> Iterator[Entry]:
+def _together(found: Together) -> Iterator[Entry]:
     own = {one_line(made.model.name): made.arena_bytes for made in found.own_arenas}
     kept = found.kept_bytes - sum(own.values())
     beside = f", and {size_text(kept)} beside it live from run to run" if kept else ""
-    parts = ", ".join(f"{name} {used} B" for name, used in found.pools_bytes.items())
-    size, whom = size_text(found.shared_bytes), "the others" if own else "all"
+    parts = ", ".join(f"{name} {used:,} B" for name, used in found.pools_bytes.items())
+    sharing = [one_line(made.model.name) for made in found.plans if made not in found.own_arenas]
+    size, whom = size_text(found.shared_bytes), sharing[0] if len(sharing) == 1 else "the others" if own else "all"
     said = [f"one arena of {size} serves {whom}, one at a time{beside}"] if parts else []
     if len(found.pools_bytes) > 1:
-        said = [f"{size} serve {whom}, one at a time: {parts}{beside}"]
+        said = [f"{size} are shared by {whom}, one at a time: {parts}{beside}"]
     said += [f"{model} has an arena of its own, {size_text(used)}" for model, used in own.items()]
     apart = "not fit the memories" if found.apart_bytes is None else f"take {size_text(found.apart_bytes)}"
     said.append(f"{size_text(found.total_bytes)} in all; separately they would {apart}")
     yield from zip(("together", *[""] * len(said)), said, strict=False)
-    if missing_bytes:
-        yield "too large", f"all together: short by {size_text(missing_bytes)}"
 
 
 def curve_lines(front: Sequence[Planned], verdicts: Sequence[Verdict]) -> Iterator[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from diagmem.cli._models import model_argument, naming_model
-from diagmem.cli._options import json_option, plan_path_option
+from diagmem.cli._options import Command, json_option, plan_path_option
 from diagmem.cli._show import ANSWER_IS_NO, count_text, show
 from diagmem.cli._work import working
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from diagmem.frontends.source import Source
 
 
-@click.command(short_help="Replay a plan: safe or not, and why not.")
+@click.command(short_help="Check that a plan is safe, by replaying it.", cls=Command)
 @model_argument
 @plan_path_option("The plan, as `diagmem plan -o PLAN.json` writes it.", required=True)
 @json_option
@@ -27,8 +27,8 @@ def command(source: Source, plan_path: Path, json_path: str | None) -> None:
     kernels access. `emit c --plan` and `verify --plan` refuse whatever this refuses.
 
     \b
-    Exit status: 0 the plan is safe; 1 it is not, with a line for each thing that is wrong;
-                 2 it is not a plan of this model.
+    Exit status: 0 the plan is safe; 1 it is not, with a line for each thing
+    that is wrong; 2 it is not a plan of this model.
 
     \b
     Examples:
@@ -41,7 +41,7 @@ def command(source: Source, plan_path: Path, json_path: str | None) -> None:
     with naming_model(source.label), working("replaying"):
         plan = pipeline.read_plan(source, plan_path)
         findings = [str(finding) for finding in pipeline.check(source, plan)]
-    steps = f"{len(plan.schedule.steps)} steps in {plan.arena_bytes} bytes for kernels {plan.options.kernels}"
+    steps = f"{len(plan.schedule.steps)} steps in {plan.arena_bytes:,} bytes for kernels {plan.options.kernels}"
     verdict = f"NOT safe: {count_text(len(findings), 'finding')}" if findings else "safe"
     found = {"model": source.label, "plan": str(plan_path), "ok": not findings, "findings": findings}
     show(json_path, lambda: found, (*findings, f"{verdict}: {steps}"), status=ANSWER_IS_NO if findings else 0)

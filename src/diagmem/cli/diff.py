@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from diagmem.cli._models import ModelParameter
-from diagmem.cli._options import Command, CoreParameter, json_option, plan_options
+from diagmem.cli._options import Command, CoreParameter, check_none_given, json_option, plan_options
 from diagmem.cli._show import ANSWER_IS_NO, Column, Table, number, show
 from diagmem.cli._work import working
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from diagmem.reports.difference import Difference, Growth
 
 
-@click.command(short_help="What changed between two models or plans.", cls=Command)
+@click.command(short_help="Compare two models or plans.", cls=Command)
 @click.argument("before", type=ModelParameter())
 @click.argument("after", type=ModelParameter())
 @click.option("--on", "core", type=CoreParameter(), metavar="CORE", help="Also count instructions on this core.")
@@ -53,6 +53,8 @@ def command(
     from diagmem import pipeline
     from diagmem.reports.difference import Growth, markdown
 
+    if before.endswith(".json") and after.endswith(".json"):
+        check_none_given("plans already contain their options")
     most = None if max_growth is None else Growth.parsed(max_growth)
     with working("planning both"):
         found = pipeline.diff(before, after, on=core, options=options)

@@ -13,6 +13,7 @@ from diagmem.cli._files import check_is_no_input, write_file, write_files
 from diagmem.cli._models import by_c_name, model_argument, models_argument, naming_model
 from diagmem.cli._options import (
     Command,
+    check_none_given,
     json_option,
     output_option,
     plan_option,
@@ -47,7 +48,7 @@ REFERENCE_WARNING = (
 @click.group(short_help="Write a plan as C code, or into a .tflite file.", invoke_without_command=True)
 @click.pass_context
 def command(ctx: click.Context, /) -> None:
-    """Hand a plan on: as C code, or inside a .tflite file."""
+    """Write a plan as C code, or into a .tflite file."""
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 
@@ -93,8 +94,6 @@ def emit_c(
 
     if len(sources) > 1 and not options.together:
         raise PlanError("several models become one library with --together run-one-at-a-time or keep-outputs")
-    if len(sources) > 1 and plan_path is not None:
-        raise PlanError("--plan is the plan of one model: leave it out, and give the options of plans")
     names = ", ".join(source.label for source in sources)
     with naming_model(names), working("planning"):
         if len(sources) > 1:
@@ -108,12 +107,14 @@ def emit_c(
     cost = emitted.cost
     told = {"model": names, "arena_bytes": emitted.arena_bytes, "cost": cost.to_json(), "files": sorted(emitted.files)}
     lines = [f"{size_text(len(data)):>22}  {output / path}" for path, data in emitted.files.items()]
-    show(json_path, lambda: told, (*lines, *cost_lines(cost)))
+    verdict = [f"{names} on {cost.target}: {answer(emitted.missing)}"] if emitted.missing else []
+    show(json_path, lambda: told, (*verdict, *lines, *cost_lines(cost)), status=ANSWER_IS_NO if verdict else 0)
 
 
-@command.command("tflm", short_help="Inside a .tflite file, for TensorFlow Lite Micro.")
+@command.command("tflm", short_help="Inside a .tflite file, for TensorFlow Lite Micro.", cls=Command)
 @model_argument
 @output_option("OUT.tflite", "File to write.")
+@plan_path_option("Use this plan, from `diagmem plan --kernels tflm -o PLAN.json`.")
 @plan_option("target")
 @click.option(
     "--kernels",
@@ -123,14 +124,15 @@ def emit_c(
     help="Kernels in your firmware; see above.",
 )
 @click.option("--align", type=click.IntRange(min=1), default=16, show_default=True, help="Alignment of every offset.")
-@click.option("--keep-inputs", is_flag=True, help="Inputs survive a run; TFLM alone does not promise that.")
+@click.option("--keep-inputs", is_flag=True, help="Do not overwrite inputs during a run, as TFLM alone may.")
 @click.option("--skip", type=click.Choice(("remove-channels",)), help="Keep channels that change no output.")
 @click.option("--force", is_flag=True, help="Write the file even if TFLM, where installed, does not run the model.")
 @json_option
 def emit_tflm(
     source: Source,
     output: Path,
-    target: str,
+    plan_path: Path | None,
+    target: str | None,
     kernels: str,
     align: int,
     keep_inputs: bool,
@@ -148,10 +150,10 @@ def emit_tflm(
     wrong results without any error, so the default is safe for all that TFLM is built with, and saves less:
 
     \b
-      tflm            you do not know: safe for each of the following
+      tflm            unknown: safe for each of the following
       tflm-reference  TFLM's reference kernels only, no OPTIMIZED_KERNEL_DIR
-      cmsis-nn        Arm's CMSIS-NN on cores without MVE: Cortex-M0 to M7, M23, M33
-      cmsis-nn-mve    Arm's CMSIS-NN on cores with MVE (Helium): Cortex-M52, M55, M85
+      cmsis-nn        Arm's CMSIS-NN without MVE: Cortex-M0 to M7, M23, M33
+      cmsis-nn-mve    Arm's CMSIS-NN with MVE (Helium): Cortex-M52, M55, M85
 
     A model that TFLM's own interpreter does not run, where that is installed, is refused, and nothing is written.
     Firmware with another TFLM, or with ops of its own, may run it: --force writes the file.
@@ -165,17 +167,21 @@ def emit_tflm(
       diagmem emit tflm model.tflite -o planned.tflite
       diagmem emit tflm model.tflite -o planned.tflite --target NUCLEO-L4R5ZI
       diagmem emit tflm model.tflite -o planned.tflite --kernels cmsis-nn
+      diagmem emit tflm model.tflite -o planned.tflite --plan plan.json
       diagmem verify planned.tflite --on tflm
     """
     check_is_no_input(output)
-    if kernels == "tflm-reference":
-        click.echo(REFERENCE_WARNING, err=True)
+    if plan_path is not None:
+        check_none_given("--plan already contains its options")
     with naming_model(source.label), working("planning") as bar:
-        asked = {"align": align, "keep_inputs": keep_inputs, "remove_channels": skip is None, "target": target}
-        made = _make(source, kernels, asked, bar, force)
+        asked = {"align": align, "keep_inputs": keep_inputs, "remove_channels": skip is None, "target": target or ""}
+        made = _make(source, kernels, asked, plan_path, bar, force)
+    if made.plan.options.kernels == "tflm-reference":
+        click.echo(REFERENCE_WARNING, err=True)
     write_file(output, made.emitted.data)
     status = ANSWER_IS_NO if made.fit is not None and not made.fit.fits else 0
-    show(json_path, lambda: _to_json(source.label, output, made), _report(output, made), status=status)
+    told = (f"warning: {made.reason}",) * bool(force and made.reason)
+    show(json_path, lambda: _to_json(source.label, output, made), (*told, *_report(output, made)), status=status)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,15 +221,21 @@ class _Made:
         return sum(op != place for place, op in enumerate(self.plan.schedule.ops))
 
 
-def _make(given: Source, kernels: str, asked: dict[str, Any], bar: Bar, force: bool) -> _Made:
+def _make(given: Source, kernels: str, asked: dict[str, Any], plan_path: Path | None, bar: Bar, force: bool) -> _Made:
     from diagmem import pipeline
     from diagmem.backends.tflm import metadata
     from diagmem.frontends.tflite import writer as flatbuffer
     from diagmem.planning.options import Options
 
-    core, files = Options(kernels, target=asked["target"]).core, {}
+    files: dict[str, PlannedFile] = {}
+    if plan_path is not None:
+        own = pipeline.emit_tflm(given, plan=plan_path)
+        options = own.plan.options
+        files[kernels := options.kernels] = own
+        asked |= {"align": options.align_bytes, "keep_inputs": options.keep_inputs, "target": options.target}
+    core = Options(kernels, target=asked["target"]).core
     known = [name for name in LIBRARIES if core is None or core.has_mve or name != "cmsis-nn-mve"]
-    for done, name in enumerate(known):
+    for done, name in enumerate(name for name in known if name not in files):
         bar.tell(f"planning for {name}", done, len(known) + 1)
         files[name] = pipeline.emit_tflm(given, kernels=name, **asked)
     bar.tell("measuring in TFLM", len(known), len(known) + 1)
@@ -258,49 +270,43 @@ def _report(output: Path, made: _Made) -> Iterator[str]:
         yield from (f"{name} on {chip}: {answer(dict(made.fit.missing()))}", "", *bars(made.fit), "")
     replaced = ", in place of an older one" if made.had_plan else ""
     less = emitted.given_bytes - emitted.source_bytes
-    yield f"wrote {output}: {size_text(len(emitted.data))}, of which {emitted.new_bytes} B are new"
+    yield f"wrote {output}: {size_text(len(emitted.data))}, of which {emitted.new_bytes:,} B are new"
     yield f"  plan       for kernels {made.plan.options.kernels}{replaced}"
     moved = f"{made.moved_ops} of {len(made.plan.schedule.ops)} moved" if made.moved_ops else "in their old order"
     yield f"  operators  {moved}"
     if less:
-        yield f"  channels   that change no output are left out: {less} B of {emitted.given_bytes} B"
+        yield f"  channels   that change no output are left out: {less:,} B of {emitted.given_bytes:,} B"
     else:
         yield "  the rest   unchanged, byte for byte"
-    yield from ("", *(_measured_lines(*made.arenas) if made.arenas else _unmeasured_lines(made)), "")
+    yield from ("", *_arena_lines(made), "")
     yield from _library_lines(made)
 
 
-def _measured_lines(before: Arena, after: Arena) -> list[str]:
-    rows = [
-        ("head", before.head_bytes, after.head_bytes, "tensors and kernel scratch"),
-        ("persistent", before.persistent_bytes, after.persistent_bytes, "TFLM's own; measured on this 64-bit host"),
-        ("planning", before.planning_bytes, after.planning_bytes, "only while TFLM starts; measured as well"),
-        ("alignment slack", before.slack_bytes, after.slack_bytes, "lost if the arena is not 16-byte aligned"),
-        ("arena", before.total_bytes, after.total_bytes, ""),
-    ]
-    return [
-        f"{'bytes':<17}{'before':>9}{'after':>9}",
-        *(f"{name:<17}{old:>9}{new:>9}   {note}".rstrip() for name, old, new, note in rows if old or new),
-        "",
-        f"constexpr int kTensorArenaSize = {after.total_bytes};",
-        "",
-        "A 32-bit core keeps less: interpreter.arena_used_bytes() on the device tells how much.",
-    ]
-
-
-def _unmeasured_lines(made: _Made) -> list[str]:
+def _arena_lines(made: _Made) -> Iterator[str]:
+    """What the arena consists of, and how large it must be. The head for the safe library has room for all others."""
     from diagmem.verification.tflm import SLACK_BYTES
 
-    before, after = made.emitted.heads[made.plan.options.kernels]
-    return [
-        f"{'bytes':<17}{'before':>9}{'after':>9}",
-        f"{'head':<17}{before:>9}{after:>9}   tensors and kernel scratch",
-        f"{'alignment slack':<17}{SLACK_BYTES:>9}{SLACK_BYTES:>9}   lost if the arena is not 16-byte aligned",
-        "persistent        not measured: " + made.reason,
-        "",
-        "On the device, with the file as it was: kPersistent = interpreter.arena_used_bytes() - " + str(before),
-        f"constexpr int kTensorArenaSize = {after} + {SLACK_BYTES} + kPersistent;",
-    ]
+    kernels, (before, after) = made.plan.options.kernels, made.heads
+    meant = "any library below" if kernels == SAFE_FOR_ALL else kernels
+    rows = [("head", before, after, f"tensors and scratch, for {meant}")]
+    if made.arenas:
+        old, new = made.arenas
+        rows += [
+            ("persistent", old.persistent_bytes, new.persistent_bytes, "TFLM's own; measured on this 64-bit host"),
+            ("planning", old.planning_bytes, new.planning_bytes, "only while TFLM starts; measured as well"),
+        ]
+    rows.append(("alignment slack", SLACK_BYTES, SLACK_BYTES, "lost if the arena is not 16-byte aligned"))
+    yield f"{'bytes':<17}{'before':>9}{'after':>9}"
+    yield from (f"{name:<17}{old:>9}{new:>9}   {note}" for name, old, new, note in rows if old or new)
+    if made.arenas:
+        old, new = made.arenas
+        yield from (f"{'arena':<17}{old.total_bytes:>9}{new.total_bytes:>9}", "")
+        yield from (f"constexpr int kTensorArenaSize = {new.total_bytes};", "")
+        yield "A 32-bit core keeps less: interpreter.arena_used_bytes() on the device tells how much."
+    else:
+        yield from (f"persistent        not measured: {made.reason}", "")
+        yield f"On the device, with the file as it was: kPersistent = interpreter.arena_used_bytes() - {before}"
+        yield f"constexpr int kTensorArenaSize = {after} + {SLACK_BYTES} + kPersistent;"
 
 
 def _library_lines(made: _Made) -> Iterator[str]:

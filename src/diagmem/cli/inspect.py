@@ -57,8 +57,8 @@ def _table(found: Inspection) -> Table:
                 one_line(node.op.kind),
                 ", ".join(shape_text(t.shape) for _, t in node.activations()) or "constants",
                 ", ".join(shape_text(t.shape) for t in node.outputs),
-                str(sum(t.size_bytes for t in node.outputs)),
-                str(live),
+                f"{sum(t.size_bytes for t in node.outputs):,}",
+                f"{live:,}",
                 "peak" if is_peak else "",
                 "█" * max(1, round(BAR_WIDTH * live / found.peak_bytes)),
                 _idle(channels),
@@ -87,4 +87,4 @@ def _summary(found: Inspection) -> Iterator[str]:
         yield f"channels      {removable} of {whole} are not needed: see `diagmem plan`"
     yield f"file          {size_text(found.weights_bytes)} of weights"
     yield f"activations   {size_text(found.activations_bytes)} if no two tensors shared memory"
-    yield f"MACs          {sum(found.macs)}"
+    yield f"MACs          {sum(found.macs):,}"

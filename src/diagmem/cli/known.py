@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from diagmem.targets import Chip
 
 
-@click.command(short_help="The micro-controllers known.")
+@click.command(short_help="List the supported micro-controllers.")
 @json_option
 def targets(json_path: str | None) -> None:
     """List the micro-controllers that `diagmem plan --target` knows, with their memory and its source.
@@ -28,20 +28,21 @@ def targets(json_path: str | None) -> None:
 
     columns = (
         *(Column("target"), Column("core"), number("SRAM KB"), Column("largest region", 2), number("flash KB")),
-        *(Column("", 1), Column("source", 3)),
+        Column("source", 3),
     )
     found = {"targets": [_chip_json(chip) for chip in chips()]}
-    show(json_path, lambda: found, [Table(columns, [_chip_row(chip) for chip in chips()])])
+    refused = ", ".join(f"{chip.name} ({chip.core.name})" for chip in chips() if chip.core.refusal is not None)
+    table = Table(columns, [_chip_row(chip) for chip in chips()])
+    show(json_path, lambda: found, (table, "", f"No kernels run on {refused}."))
 
 
 def _chip_row(chip: Chip) -> tuple[str, ...]:
-    from diagmem.targets import KB
+    from diagmem.targets.chips import KB
 
     name, size = chip.largest_region
     flash = str(chip.flash_bytes // KB) if chip.flash_bytes else "external"
-    runs = "" if chip.core.refusal is None else "no: runs no kernels"
     sram = str(chip.sram_bytes // KB)
-    return chip.name, chip.core.name, sram, f"{size // KB} KB {name}", flash, runs, chip.source
+    return chip.name, chip.core.name, sram, f"{size // KB} KB {name}", flash, chip.source
 
 
 def _chip_json(chip: Chip) -> dict[str, Any]:
@@ -179,7 +180,8 @@ def completion(ctx: click.Context, shell: str) -> None:
     """Print the completion script for SHELL.
 
     \b
-    bash:  diagmem completion bash > ~/.local/share/bash-completion/completions/diagmem
+    bash:  folder=~/.local/share/bash-completion/completions
+           diagmem completion bash > $folder/diagmem
     zsh:   diagmem completion zsh > "${fpath[1]}/_diagmem"
     fish:  diagmem completion fish > ~/.config/fish/completions/diagmem.fish
     """

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from diagmem.cli._models import model_argument, naming_model
-from diagmem.cli._options import json_option, plan_option
+from diagmem.cli._options import Command, json_option, plan_option
 from diagmem.cli._show import Column, Table, number, show
 from diagmem.cli._work import progress
 from diagmem.model.errors import one_line
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from diagmem.kernels.overlaps import Overlap
 
 
-@click.command(short_help="How far inputs and outputs may overlap, by each method.")
+@click.command(short_help="Safe overlap of each op, by each method.", cls=Command)
 @model_argument
 @click.option("--op", "op_index", type=click.IntRange(min=0), metavar="I", help="Only this op.")
 @click.option(
@@ -40,7 +40,7 @@ def command(source: Source, op_index: int | None, method: str, kernels: str | No
     algorithmic  replay of the kernel's loops; must agree with exact
     analytical   the paper's linear bound, corrected; never above exact
     paper        the paper's equations as printed; UNSAFE where above exact
-    traced       compiled for this machine and run under valgrind; must agree with exact. See `diagmem trace`
+    traced       compiled here and run under valgrind; must agree with exact
 
     \b
     Examples:

@@ -52,13 +52,13 @@ def command(
     time_limit: float | None,
     json_path: str | None,
 ) -> None:
-    """Place BUFFERS in as small an arena as can be found, or in one of BYTES.
+    """Place BUFFERS in the smallest arena that can be found, or within --capacity BYTES.
 
     BUFFERS is a table in MiniMalloc's CSV format: id, lower, upper (alive in [lower, upper)), size, and optionally
     alignment, hint, gaps, offset. Offsets in the table are kept if nothing smaller is found. The table of separations
     has the columns below, above, bytes: where the second buffer starts above the first, it is by at least that much.
 
-    The placement has been checked at every moment. Exit status 1: none was found within BYTES.
+    Every placement is checked before it is shown. Exit status 1: none fits --capacity BYTES.
 
     \b
     Examples:
@@ -135,6 +135,6 @@ def _lines(
     if capacity is not None:
         over = found.arena_bytes - capacity
         known = "impossible" if found.lower_bound_bytes > capacity else "not found"
-        yield f"capacity     {size_text(capacity)}: " + (f"{known}, {over} B too much" if over > 0 else "fits")
+        yield f"capacity     {size_text(capacity)}: " + (f"{known}, {over:,} B too much" if over > 0 else "fits")
     if time_limit is not None:
         yield "             limited by time: another run may give another result"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from diagmem.cli._files import write_file
-from diagmem.cli._limits import Fitting, Limits, Verdict
+from diagmem.cli._limits import Fitting, Limits, Verdict, usual_core
 from diagmem.cli._models import models_argument, naming_model
 from diagmem.cli._options import Command, json_option, output_option, plan_options, size_option
 from diagmem.cli._show import ANSWER_IS_NO, BAD_INPUT, show
@@ -99,7 +99,9 @@ def command(
     # numpy's linear algebra would start threads that nothing here uses; they cost 30 ms.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     limits = Limits(budget, flash, options.chip)
-    _check_single(sources, {"--fit": fit, "--why": why, "--layers": with_layers})
+    single = {"--fit": fit, "--why": why, "--layers": with_layers, "-o": output}
+    if len(sources) > 1 and (name := next((name for name, value in single.items() if value), None)):
+        raise PlanError(f"{name} is for one model: leave it out, or give models one by one")
     if pareto:
         _check_curve(sources, svg_path, options)
         _show_curve(sources[0], options, limits, json_path, output)
@@ -111,14 +113,14 @@ def command(
         found = [replace(one, why=_chains(one.made.plan, why), layers=_layers(one) if with_layers else ())]
     found, together = _together(found, options, limits)
     results = [one for one in found if isinstance(one, Result)]
-    missing = _missing_together(together, limits)
+    verdict = _verdict_together(together, limits)
     if svg_path:
         _draw(results, svg_path)
-    is_no = missing or not all(one.is_good for one in results)
+    is_no = not (all(one.is_good for one in results) and (verdict is None or verdict.fits))
     status = BAD_INPUT if len(results) < len(found) else ANSWER_IS_NO if is_no else 0
     if len(found) > 1:
-        more = _together_json(together, limits, missing)
-        parts = summary(found, together, missing)
+        more = {} if together is None or verdict is None else _together_json(together, verdict)
+        parts = summary(found, together, verdict)
         show(json_path, lambda: {"plans": [one.to_json() for one in found], **more}, parts, output, status)
     else:
         show(json_path, found[0].to_json, plan_lines(results[0], verbose), output, status)
@@ -167,11 +169,6 @@ class Bad:
 
     def to_json(self) -> dict[str, Any]:
         return {"model": self.name, "error": str(self.error)}
-
-
-def _check_single(sources: list[Source], asked: Mapping[str, Any]) -> None:
-    for name in (name for name, value in asked.items() if value and len(sources) > 1):
-        raise PlanError(f"{name} is for one model: leave it out, or give models one by one")
 
 
 def _chains(plan: Plan, what: str | None) -> tuple[Chain, ...]:
@@ -301,18 +298,21 @@ def _together(
     return [next(again) if isinstance(one, Result) else one for one in found], together
 
 
-def _missing_together(found: Together | None, limits: Limits) -> int:
-    """By how many bytes what all models take is too much, where that is asked. Each memory for itself is judged plan by
-    plan."""
+def _verdict_together(found: Together | None, limits: Limits) -> Verdict | None:
+    """Whether what all models take fits. Each memory for itself is judged plan by plan."""
     if found is None:
-        return 0
-    limit = limits.budget if any(made.plan.options.pools for made in found.plans) else limits.ram_bytes
-    return 0 if limit is None else max(0, found.total_bytes - limit)
+        return None
+    cost = found.cost(core=usual_core(found.plans[0].plan.options.library))
+    has_pools = any(made.plan.options.pools for made in found.plans)
+    fit = None
+    if limits.chip is not None:
+        from diagmem.costs import Fit
+
+        fit = Fit(limits.chip, cost, found.missing_bytes if has_pools else None)
+    return Verdict(limits, found.total_bytes, found.missing_bytes, cost.flash.total_bytes, fit)
 
 
-def _together_json(found: Together | None, limits: Limits, missing_bytes: int) -> dict[str, Any]:
-    if found is None:
-        return {}
+def _together_json(found: Together, verdict: Verdict) -> dict[str, Any]:
     return {
         "together": {
             "mode": found.mode,
@@ -322,7 +322,8 @@ def _together_json(found: Together | None, limits: Limits, missing_bytes: int) -
             **({"own_arenas": [made.model.name for made in found.own_arenas]} if found.own_arenas else {}),
             "total_bytes": found.total_bytes,
             "apart_bytes": found.apart_bytes,
-            **({} if limits.ram_bytes is None else {"missing_bytes": missing_bytes}),
+            "cost": found.cost().to_json(),
+            **({"missing_bytes": verdict.missing.get("RAM", 0), **verdict.to_json()} if verdict.limits.are_set else {}),
         }
     }
 

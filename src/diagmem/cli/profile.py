@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     "--mhz",
     type=click.FloatRange(min=0, min_open=True),
     metavar="MHZ",
-    help="Clock of the core, to show milliseconds.  [default: the target's highest]",
+    help="Clock of the core, to show milliseconds.  [default: the target's highest, on its core]",
 )
 @plan_path_option("Run this plan, from `diagmem plan -o PLAN.json`.")
 @plan_options("profile")
@@ -42,7 +42,7 @@ def command(
 ) -> None:
     """Show what each op of MODEL costs on a core: instructions, multiply-accumulates, bytes read and written.
 
-    The C code of `diagmem emit c` runs as firmware in QEMU, which counts every instruction; marks between ops add none.
+    The C code of `diagmem emit c` runs as firmware in QEMU, which counts every instruction; profiling adds none.
     Milliseconds assume one instruction per cycle: no core is faster, and one that waits for flash is slower.
 
     \b
@@ -59,8 +59,8 @@ def command(
     with naming_model(source.label), working("planning, building and running"):
         plan = None if plan_path is None else checked(pipeline.read_plan(source.runnable, plan_path))
         chip = (options if plan is None else plan.options).chip
-        mhz = mhz or (chip.mhz if chip is not None else None)
         found = pipeline.profile(source, on=core, plan=plan, options=options)
+        mhz = mhz or (chip.mhz if chip is not None and chip.core.cpu == found.on else None)
     show(json_path, lambda: found.to_json(mhz), (_table(found, mhz), *_summary(found, mhz)))
 
 

@@ -21,7 +21,7 @@ import click
 
 from diagmem.cli._files import write_file
 from diagmem.cli._options import Command, plan_options
-from diagmem.cli._show import BAD_INPUT, say
+from diagmem.cli._show import count_text, say
 from diagmem.cli._work import workers, working
 from diagmem.model.errors import DiagmemError, install_command, one_line
 
@@ -37,7 +37,7 @@ AT_ONCE = 4
 CONNECT_SECONDS = 10
 
 
-@click.command(short_help="Plans of many models, on this machine or on a cluster.", cls=Command)
+@click.command(short_help="Plan many models, on this machine or on a cluster.", cls=Command)
 @click.argument("models", nargs=-1, required=True, metavar="MODELS...")
 @click.option(
     "--out",
@@ -50,10 +50,7 @@ CONNECT_SECONDS = 10
     "--jobs", type=click.IntRange(min=1), metavar="N", help="Processes on this machine.  [default: all cores]"
 )
 @plan_options("sweep")
-@click.pass_context
-def command(
-    ctx: click.Context, /, models: tuple[str, ...], out: str, place: str, jobs: int | None, options: Options
-) -> None:
+def command(models: tuple[str, ...], out: str, place: str, jobs: int | None, options: Options) -> None:
     """Plan MODELS (files, patterns such as 'models/*.tflite', zoo:NAME), and write a line of JSON for each.
 
     A model that cannot be planned gets a line with its error, the others go on, and the status is then 2. Started
@@ -73,7 +70,7 @@ def command(
     results, found, begin = _Results(Path(out)), _found(models), time.perf_counter()
     done = keys_of(results.text(), options)
     missing = (candidate for candidate in _candidates(found) if candidate.key not in done)
-    failed = made = 0
+    made, errors = 0, list[str]()
     with (
         results.more() as keep,
         _executor(place, jobs) as (executor, at_once),
@@ -81,13 +78,15 @@ def command(
     ):
         for record in swept(missing, executor, at_once, options):
             keep(record)
-            made, failed = made + 1, failed + ("error" in record)
+            made += 1
+            errors += [f"{one_line(record['model'])}: {record['error']}"] if "error" in record else []
             bar.tell(one_line(record["model"], 40), made, len(found))
     seconds = time.perf_counter() - begin
     rate = f", {made / seconds:.1f} a second" if made and seconds else ""
-    say([f"{made} models in {seconds:.1f} s{rate}; {len(found) - made} were there before; {failed} failed"])
-    if failed:
-        ctx.exit(BAD_INPUT)
+    done_before = f"{len(found) - made} were already done; {len(errors)} failed"
+    say([f"{count_text(made, 'model')} in {seconds:.1f} s{rate}; {done_before}"])
+    if errors:
+        raise DiagmemError(errors[0] + (f" (and {len(errors) - 1} more, see {out})" if len(errors) > 1 else ""))
 
 
 def _found(models: tuple[str, ...]) -> list[str]:

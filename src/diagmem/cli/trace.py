@@ -12,7 +12,7 @@ import click
 
 from diagmem.cli._files import write_file
 from diagmem.cli._models import naming_model, optional_model_argument
-from diagmem.cli._options import json_option, plan_options
+from diagmem.cli._options import Command, json_option, plan_options
 from diagmem.cli._show import Column, Table, number, show, size_text
 from diagmem.cli._work import progress, working
 from diagmem.model.errors import UnsafePlanError
@@ -29,7 +29,7 @@ KERNEL_ALIGN_BYTES = 4
 """Alignment to plan for, for kernels of which nothing else is known: they may load words."""
 
 
-@click.command(short_help="Overlap and pictures from compiled kernels.")
+@click.command(short_help="Overlap and pictures from compiled kernels.", cls=Command)
 @optional_model_argument
 @click.option("--op", "op_index", type=click.IntRange(min=0), metavar="I", help="Only this op of the model.")
 @click.option(
@@ -71,7 +71,8 @@ def command(
 ) -> None:
     """Trace the loads and stores of compiled kernels: those of MODEL's generated C, or any kernel in an ELF file.
 
-    O_s follows from what the code really does, so no source is needed. Code whose pattern depends on data is refused.
+    O_s follows from what the code really does, so no source is needed. Code whose access pattern depends on the data
+    is refused.
     A trace written with --json can be planned with: diagmem plan MODEL --kernels traced:FILE.json.
 
     A whole model is also run as planned, before and after overlap: its peak must be the plan's arena, and no value may
@@ -79,7 +80,7 @@ def command(
 
     \b
     Arguments of a call:
-      input int8[16, 16, 8]      pointer to an input; also output, scratch, constant
+      input int8[16, 16, 8]      pointer; also output, scratch, constant
       constant int32[4] = {1, 2, 3, 4}
       int32 7, float 0.5, null   numbers, a null pointer
       struct(int32 1, input int8[64], int16 0 * 8)    pointer to a struct
@@ -89,7 +90,7 @@ def command(
       diagmem trace model.tflite --png before_after.png
       diagmem trace model.tflite --schedule rows --input-rows --svg rows.svg
       diagmem trace zoo:kws_dscnn_int8 --op 2 --on cortex-m4 --png op2.png
-      diagmem trace --elf relu.o --call 'relu(input int8[64], output int8[64], int32 64)'
+      diagmem trace --elf relu.o --call 'relu(input int8[64], output int8[64])'
       diagmem trace --elf vendor.elf --call calls.toml --json vendor.json
     """
     from diagmem.tracing.kernel import NATIVE, PLACES
@@ -180,11 +181,12 @@ def _model(graph: Graph, options: Options, on: str) -> _Traced:
         "pairs": [asdict(pair) for pair in found.pairs],
         "lost": [{"first": lost.first, "second": lost.second, "byte": lost.byte} for lost in found.lost],
     }
+    what = "times a row lies over one that it is made of" if after.runs_by_rows else "ops overlap"
     traced.summary = [
         "",
         f"peak before   {size_text(runs['before'].peak_bytes)} touched, {size_text(before.arena_bytes)} planned",
         f"peak after    {size_text(runs['after'].peak_bytes)} touched, {size_text(after.arena_bytes)} planned",
-        f"separations   {len(found.pairs)} {_overlapping(after)}, {_kept(found)} by no more than was traced; "
+        f"separations   {len(found.pairs)} {what}, {_kept(found)} by no more than was traced; "
         f"values lost among all {len(after.buffers)} buffers: {len(found.lost) or 'none'}",
     ]
     traced.fault = str(found.lost[0]) if found.lost else None
@@ -195,10 +197,6 @@ def _title(plan: Plan) -> str:
     if not plan.runs_by_rows:
         return "after overlap"
     return "row by row, input streamed" if plan.input_rows else "row by row"
-
-
-def _overlapping(plan: Plan) -> str:
-    return "times a row lies over one that it is made of" if plan.runs_by_rows else "ops overlap"
 
 
 def _kept(found: ModelTrace) -> str:

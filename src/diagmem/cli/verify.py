@@ -80,7 +80,7 @@ def command(
 ) -> None:
     """Build and run MODEL as it is emitted, and compare every byte with what it should be.
 
-    Inputs are the limits of the range, noise, and pictures of many scales; the same for the same seed. A NaN equals any
+    Inputs are edge values, noise and images of many scales; the same seed gives the same inputs. A NaN equals any
     other NaN. Where we differ from another runtime on purpose, the output says so, and it is not a failure.
 
     \b
@@ -111,7 +111,9 @@ def command(
     common: dict[str, Any] = {"inputs": inputs, "seed": seed, "options": options}
     is_together = len(sources) > 1 or bool(options.together)
     if is_together and (places not in (None, ["host"]) or plan_path is not None or not options.together):
-        raise PlanError("several models run by turns on the host: give --together, and neither --on nor --plan")
+        raise PlanError(
+            "several models are verified together, on the host only: give --together, and leave out --on and --plan"
+        )
     with naming_model(", ".join(source.label for source in sources)), working("planning, building and running") as bar:
         if is_together:
             found: dict[str, Verdict] = {**verify_together(by_c_name(sources), **common)}
@@ -141,33 +143,38 @@ def _all_lines(found: dict[str, Verdict], is_together: bool) -> Iterator[str]:
 
 
 def _c_lines(found: CVerdict, by_turns: bool) -> list[str]:
+    from diagmem.targets import core_named
+
     run, deviations = found.run, found.deviations
     what = "every operation" if run.on == "host" and run.cores is None and not by_turns else "every output"
     count = count_text(run.inputs, "input")
     ours, *others = found.compared_with
     exact = found.compared_with if not found.within else (ours,)
-    shared = f"{run.cores} cores, " if run.cores else "by turns with the others, " if by_turns else ""
-    verdict = (
-        f"OK: {shared}{count}, {what} bit for bit as {' and '.join(exact)} {'have' if len(exact) > 1 else 'has'} it"
-    )
+    shared = f"{run.cores} cores, " if run.cores else "interleaved with the other models, " if by_turns else ""
+    verdict = f"OK: {shared}{count}, {what} matches {' and '.join(exact)} bit for bit"
     if found.within and others:
-        verdict += f"; {others[0]}'s outputs are the same to {found.within:g} of the largest"
-    flash = found.cost.flash
+        verdict += f"; {others[0]}'s outputs agree within {found.within:g} of the largest"
+    ram, flash = found.cost.ram, found.cost.flash
     code = (flash.code_bytes or 0) + (flash.tables_bytes or 0)
+    excess_bytes = (run.stack_bytes or 0) - (ram.stack_bytes or 0)
+    more = f", {excess_bytes:,} MORE THAN PREDICTED" if excess_bytes > 0 else ""
+    of_inputs = f"at most, of {count}" if run.inputs > 1 else ""
+    cores = [core_named(key) for key in [found.cost.core] if key]
+    notes = [f"{core.name} is not emulated: this ran on the host only" for core in cores if not core.cpu]
     sizes = (
         ("arena", run.arena_bytes, "B"),
-        ("stack", run.stack_bytes, f"B, up to {found.cost.ram.stack_bytes or 0:,} foretold"),
+        ("stack", run.stack_bytes, f"B{more}, predicted at most {ram.stack_bytes or 0:,}"),
         (".data/.bss", run.static_bytes, "B"),
-        ("code", run.code_bytes, f"B, about {code:,} foretold, tables of rows included"),
+        ("code", run.code_bytes, f"B, predicted about {code:,} with row tables"),
         ("weights", run.weights_bytes, f"B, {found.cost.flash.weights_bytes or 0:,} without padding"),
-        ("instructions", run.instructions, ""),
+        ("instructions", run.instructions, of_inputs),
         ("barriers", run.barriers, ""),
         ("critical path", run.critical_instructions, ""),
     )
     speedup = [] if run.speedup is None else [f"{'':<10} {'speed-up':<13}{run.speedup:>12.3f}"]
     return [
         f"{run.on:<10} {verdict if run.ok else f'FAILED: {run.failure}'}",
-        *(f"{'':<10} {deviation}" for deviation in deviations),
+        *(f"{'':<10} {deviation}" for deviation in (*deviations, *notes)),
         *(f"{'':<10} {name:<13}{value:>12,} {unit}".rstrip() for name, value, unit in sizes if value is not None),
         *speedup,
     ]

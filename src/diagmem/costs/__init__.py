@@ -1,11 +1,12 @@
-"""What a plan costs on a core: the one place that RAM, flash and work are told from, in sum and layer by layer.
+"""What a plan costs on a core: the only source for RAM, flash and work, in total and per layer.
 
 For our own kernels these are those of the emitted C: weights as they are stored, after removal, for these kernels. For
 TensorFlow Lite Micro the whole file lies in flash, and the runtime keeps something of its own in RAM.
 
 Code and stack of the C are estimated from what each kernel was measured to take. It was compiled alone with -O2 by GCC
-(`tools/measure-kernels`), so a firmware, in which kernels share functions, takes somewhat less as a rule: of ten models
-the estimate was a fifth too low to two thirds too high.
+(`tools/measure-kernels`), so a firmware, in which kernels share functions, takes somewhat less as a rule. On a
+Cortex-M4 the code of ten models was estimated a fifth too low to two thirds too high; elsewhere
+up to twice as large as it is, or two fifths too low where soft-float routines come on top.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from diagmem.backends.json import to_json
 from diagmem.kernels.work import kernel_shares, macs_as_run
 from diagmem.model.graph import DType, Graph
 from diagmem.model.schedule import PUSH
-from diagmem.ops.c_call import MAX_ROWS
+from diagmem.ops.c_call import MAX_ROWS, MAX_TAPS
 from diagmem.planning.needs.build_problem import build_problem
 from diagmem.planning.needs.footprint import footprint
 from diagmem.planning.plan import Plan
@@ -41,15 +42,16 @@ ROWS_BYTES = 900
 """Instructions that go through the steps of a run row by row."""
 
 ROWS_STACK_BYTES = 64
-"""What the function that runs a step row by row takes of the stack, beside the addresses of the rows of a window."""
+"""What the function that runs a step row by row takes of the stack."""
 
-MEASURED_AS = {"": "cortex-m4", "cortex-m3": "cortex-m4", "cortex-m7": "cortex-m4", "cortex-m33": "cortex-m4"}
-"""Cores that no code was compiled for -> the nearest one for which it was."""
+MEASURED_AS = {"": "cortex-m4", "cortex-m7": "cortex-m4", "cortex-m33": "cortex-m4"}
+"""Cores that no code was compiled for -> the nearest one for which it was; `cortex-m4-soft-float` for those of Thumb-2
+without an FPU."""
 
 
 class Code(NamedTuple):
     """`code_bytes`: kernels as measured; functions that several of them use count once. `stack_bytes`: at most, if the
-    compiler inlines all kernels into the function that calls them."""
+    compiler inlines all kernels into the function that calls them, below which one of the C library's runs."""
 
     code_bytes: int
     stack_bytes: int
@@ -58,6 +60,8 @@ class Code(NamedTuple):
 def code_of(programs: Sequence[Program], core: Core) -> Code:
     """What programs take on a core that share their kernels and run one at a time."""
     compiled_for = MEASURED_AS.get(core.cpu, core.cpu)
+    if core.cpu in ("cortex-m3", "cortex-m4") and not core.has_fpu:
+        compiled_for = "cortex-m4-soft-float"
     sizes = {source: cores[compiled_for] for source, cores in code_sizes()["kernels"].items()}
     # A kernel that was not measured counts as the largest that was.
     largest = max(sizes.values(), key=lambda size: size["code_bytes"])
@@ -70,14 +74,18 @@ def code_of(programs: Sequence[Program], core: Core) -> Code:
     code += CALL_BYTES * sum(len(weights.parts) for program in programs for weights in program.copied_weights.values())
     code += ROWS_BYTES * sum(bool(program.visits) for program in programs)
     stack = STACK_BYTES + sum(kernel["stack_bytes"] for kernel in kernels)
-    if any(program.visits for program in programs):
-        stack += ROWS_STACK_BYTES + 4 * max((call.limits.get(MAX_ROWS, 0) for call in calls), default=0)
+    stack += max((kernel["library_stack_bytes"] for kernel in kernels), default=0)
+    # Arrays that have a place for each row, or pixel, of the largest window of all.
+    rows, taps = (max((call.limits.get(limit, 0) for call in calls), default=0) for limit in (MAX_ROWS, MAX_TAPS))
+    stack += 4 * rows + taps * max((code_sizes()["tap_bytes"].get(call.source, 0) for call in calls), default=0)
+    stack += ROWS_STACK_BYTES * any(program.visits for program in programs)
     return Code(code, stack)
 
 
 @cache
 def code_sizes() -> dict[str, Any]:
-    """`kernels`: source -> core -> bytes, and the functions it uses; `shared`: core -> such a function -> bytes."""
+    """`kernels`: source -> core -> bytes, and the functions it uses; `shared`: core -> such a function -> bytes;
+    `tap_bytes`: source -> what it has on the stack for each pixel of the largest window."""
     found: dict[str, Any] = json.loads(files(__package__).joinpath("code_sizes.json").read_text(encoding="utf-8"))
     return found
 
@@ -93,7 +101,13 @@ class Ram:
     @property
     def total_bytes(self) -> int:
         """Of what is known."""
-        return self.arena_bytes + (self.stack_bytes or 0) + (self.static_bytes or 0)
+        return sum(self.parts.values())
+
+    @property
+    def parts(self) -> dict[str, int]:
+        """What there is, by name."""
+        found = {"arena": self.arena_bytes, "stack up to": self.stack_bytes, "static": self.static_bytes}
+        return {name: size for name, size in found.items() if size}
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +120,9 @@ class Flash:
     code_bytes: int | None = None
 
     @property
-    def total_bytes(self) -> int:
-        """Of what is known."""
-        return sum(self.parts.values())
+    def total_bytes(self) -> int | None:
+        """None where the weights are not known."""
+        return None if self.weights_bytes is None else sum(self.parts.values())
 
     @property
     def parts(self) -> dict[str, int]:
@@ -200,10 +214,11 @@ class Costs:
         return cost_together([self], self.plan.arena_bytes, target, core, instructions)
 
     def emulated_on(self, cpu: str, instructions: int | None = None) -> Cost:
-        """On the core that is called so, for the chip that the plan was made for if that has such a core."""
-        chip = self.plan.options.chip
-        is_its = chip is not None and chip.core.cpu == cpu
-        return self.on(chip if is_its else None, core_named(cpu.removesuffix("x2")), instructions)
+        """On the core that is called so: as the plan was made for it, if it was, else with an FPU if any has one."""
+        asked, name = self.plan.options, cpu.removesuffix("x2")
+        if asked.core is not None and asked.core.cpu == name:
+            return self.on(asked.chip, asked.core, instructions)
+        return self.on(None, core_named(f"{name}f" if name == "cortex-m4" else name), instructions)
 
     @cached_property
     def program(self) -> Program | None:
@@ -231,20 +246,20 @@ class Costs:
     def _file_weights_bytes(self) -> int | None:
         """Constants as the plan's graph has them; None where their values are missing."""
         constants = [tensor for tensor in self.plan.graph.tensors if tensor.is_constant]
-        if any(tensor.data is None for tensor in constants):
+        if any(tensor.data is None and tensor.elems for tensor in constants):
             return None
         return sum(tensor.size_bytes for tensor in constants)
 
     @cached_property
     def macs(self) -> Mapping[int, int]:
-        """Op -> its multiply-accumulates; rows that are made again count each time."""
+        """Op -> its multiply-accumulates; rows that are recomputed count each time."""
         return macs_as_run(self.plan.graph, self.plan.options.library, self.plan.schedule.steps)
 
     @cached_property
     def live(self) -> Mapping[int, int]:
         """Op -> the most that must be held while it runs."""
         plan = self.plan
-        # A plan that was read says where things lie, and not what no placement can do without.
+        # A plan that was read from JSON has offsets, but no lower bound for each step.
         pressure = plan.pressure or build_problem(footprint(plan.graph, plan.options), plan.schedule).pressure
         return most_live(zip(plan.schedule.ops, pressure, strict=True))
 
@@ -319,7 +334,7 @@ def cost_together(
         flash = Flash(sum(one.tables.size_bytes for one in costs), rows, code and code.code_bytes)
         has_floats = any(t.dtype is DType.FLOAT32 for one in costs for op in one.plan.graph.nodes for t in op.outputs)
         if core is not None and not core.has_fpu and has_floats:
-            notes = (f"the C library's float32 routines, for {core.name} has no floating-point unit",)
+            notes = (f"the C library's soft-float routines ({core.name} has no FPU)",)
     work, shares = [sum(one.macs.values()) for one in costs], dict[str, float]()
     for one, macs in zip(costs, work, strict=True):
         part = macs / sum(work) if sum(work) else 1 / len(costs)
@@ -363,11 +378,16 @@ class Fit:
         return self.chip.region_for(self.ram_bytes + self.ram_kept_bytes)
 
     @property
+    def arena_limit_bytes(self) -> int:
+        """What the arena may take of the region, with what a runtime keeps for itself."""
+        return self.region[1] - self.ram_kept_bytes
+
+    @property
     def ram_left_bytes(self) -> int:
         """Negative: so many are missing."""
         if self.pools_missing is not None:
             return -self.pools_missing
-        return self.region[1] - self.ram_kept_bytes - self.ram_bytes
+        return self.arena_limit_bytes - self.ram_bytes
 
     @property
     def ram_free_bytes(self) -> int:
@@ -376,8 +396,9 @@ class Fit:
 
     @property
     def flash_left_bytes(self) -> int | None:
-        """None where flash is external, so that its size is the board's."""
-        return self.chip.flash_bytes - self.cost.flash.total_bytes if self.chip.flash_bytes else None
+        """None where flash is external, so that its size is the board's, or where the weights are not known."""
+        used = self.cost.flash.total_bytes
+        return self.chip.flash_bytes - used if self.chip.flash_bytes and used is not None else None
 
     @property
     def fits(self) -> bool:

@@ -109,9 +109,7 @@ class Source:
         return self.parsed(self.content)
 
     def graph_for(self, *needs_weights: object) -> Graph:
-        """The graph to plan, with weights if any of these is set: the pool that they are copied to, since how they lie
-        there depends on their values; the chip whose flash they take; the core that runs them; a plan that places
-        them. Drawing them for a zoo model takes time."""
+        """The graph to plan, with weights if any of these is set. Drawing them for a zoo model takes time."""
         return self.runnable if any(needs_weights) else self.graph
 
     def parsed(self, content: bytes) -> Graph:

@@ -14,19 +14,7 @@ from diagmem.kernels._traced import PREFIX, signature, traced_library
 from diagmem.model.errors import PlanError, one_line
 from diagmem.ops.orders import InstructionSet
 
-__all__ = [
-    "CPUS",
-    "GENERIC",
-    "LIBRARIES",
-    "ONE_BY_ONE",
-    "ChannelBlock",
-    "Library",
-    "OrderRule",
-    "kernels_for",
-    "kernels_on",
-    "library",
-    "signature",
-]
+__all__ = ["ONE_BY_ONE", "ChannelBlock", "Library", "OrderRule", "signature"]
 
 DIAGMEM = Library(
     "diagmem",

@@ -1,7 +1,7 @@
 """A graph seen row by row: the turns of each operation, what they need, and how many bytes a row takes.
 
-What each output row reads, and how far it may lie over what it reads, is read off `accesses`, so it is the same truth
-that overlaps of whole tensors come from.
+What each output row reads, and how far it may lie over what it reads, is derived from `accesses`, the same source as
+overlaps of whole tensors.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
 """The exceptions that a user may meet. Each message says where, what, and what to do next, in one line."""
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from numbers import Integral, Real
+from typing import Any
 
 
 class DiagmemError(Exception):
@@ -85,3 +87,28 @@ def one_line(text: str, limit: int = 80) -> str:
     if not text.isprintable():
         shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
     return shown if len(shown) <= limit else shown[: limit - 1] + "…"
+
+
+TYPES = {"bool": (bool, "true or false"), "int": (Integral, "a whole number"), "float": (Real, "a number")}
+"""Type of an option -> what its value must be, and how messages call that."""
+
+
+def check_type(name: str, value: Any, annotation: str, where: str = "") -> None:
+    """Refuses the value of an option that is not of its type: one of those above, a text, or a list of texts, which
+    `tuple[Pool, ...]` takes for pools. `where`: what the message begins with."""
+    kind, _, may_be_none = annotation.partition(" | ")
+    sort, what = TYPES.get(kind, (str, "a text" if kind == "str" else "a list of texts"))
+    if kind in (*TYPES, "str"):
+        is_right = isinstance(value, sort) and (kind == "bool" or not isinstance(value, bool))
+    else:
+        items = items_of(value.values() if name == "buffers" and isinstance(value, Mapping) else value)
+        is_right = items is not None and all(type(item).__name__ in ("str", kind[6:].split(",")[0]) for item in items)
+    if not is_right and not (may_be_none and value is None):
+        raise PlanError(f"{where}{name}: {one_line(repr(value), 40)} is not {what}")
+
+
+def items_of(given: Any) -> Any:
+    """Of a list; a text is one of a single item, and what is no list has none."""
+    if isinstance(given, str):
+        return (given,)
+    return given if isinstance(given, Collection) and not isinstance(given, Mapping) else None

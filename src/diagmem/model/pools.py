@@ -1,8 +1,8 @@
 """Pools: the memories of a chip, fastest first, each an address space of its own; and copies of weights in one.
 
 A plan lays its pools one behind the other, the first at address 0, and every offset in it is an address in that line.
-So a place is a pool and an offset in it, two buffers in different pools never share an address, and a plan with one
-pool is a plan as ever.
+So each address identifies a pool and an offset in it, buffers in different pools never share an address, and a plan
+with one pool is an ordinary plan.
 """
 
 from __future__ import annotations
@@ -217,7 +217,7 @@ def pools_of(given: Iterable[Pool | str]) -> tuple[Pool, ...]:
     if twice is not None:
         raise PlanError(f"two pools are called '{twice}'; each needs a name of its own")
     if len(found) > MOST_POOLS:
-        raise PlanError(f"{len(found)} pools are given, and {MOST_POOLS} can be: join those that are alike")
+        raise PlanError(f"{len(found)} pools are given, and {MOST_POOLS} can be: merge similar ones")
     for before, after in pairwise(found):
         if after.cost < before.cost:
             raise PlanError(f"pool '{after.name}' costs less than '{before.name}' before it: give the fastest first")

@@ -16,18 +16,7 @@ from diagmem.ops.kind import OpKind
 from diagmem.ops.options import Activation, BuiltinOptions
 from diagmem.ops.orders import InstructionSet, Order, Variant
 
-__all__ = [
-    "Activation",
-    "BuiltinOptions",
-    "InstructionSet",
-    "OpKind",
-    "Order",
-    "Unsupported",
-    "Variant",
-    "kind_of",
-    "kinds",
-    "node_macs",
-]
+__all__ = ["Activation", "BuiltinOptions", "InstructionSet", "OpKind", "Order", "Unsupported", "Variant"]
 
 SHARED = ("loops", "numerics")
 """Packages that hold what families share; every other package is a family."""

@@ -58,8 +58,8 @@ class OpKind(ABC):
     """Those of the names that can be planned for other libraries, but have no kernel of ours."""
 
     tflm_agrees: ClassVar[bool] = False
-    """Whether somebody has read the reference kernels of TensorFlow Lite Micro and found that they go in the order of
-    ours, but for what `kernels/` lists. Else those kernels may not overlap."""
+    """Whether the reference kernels of TensorFlow Lite Micro were read and have the loop order of ours, except as
+    `kernels/` says. If not, they may not overlap."""
 
     int8_version: ClassVar[int] = 2
     """The version of TFLite's operator at which it took 8-bit integers. Version 1 takes float32."""
@@ -71,11 +71,29 @@ class OpKind(ABC):
     """True where the output is the input, element by element, so that nothing moves where both lie at one place."""
 
     keeps_state: ClassVar[bool] = False
-    """True where it remembers what is in no tensor of the file. It has one input there; `own_states` come to stand
-    behind it where a file is read, and are left out where one is written."""
+    """True for ops with internal state that is in no tensor of the file. There they have one input; `own_states` are
+    appended to it when a file is read, and left out when one is written."""
 
     is_pointwise: ClassVar[bool] = False
     """Whether it treats all pixels alike: a pixel of the output is made of the pixel at its place in each input."""
+
+    clamps: ClassVar[tuple[str, ...]] = ()
+    """Those of the names whose kernels clamp all results as the attribute `activation` says, so that it can take the
+    place of an operation behind them."""
+
+    monotone: ClassVar[tuple[str, ...]] = ()
+    """Those of the names whose results never fall as one input grows, or never rise, for any values of the others: the
+    ends of ranges give the ends."""
+
+    joins: ClassVar[tuple[str, ...]] = ()
+    """Those of the names whose output is their inputs, side by side along an axis."""
+
+    parts: ClassVar[tuple[str, ...]] = ()
+    """Those of the names whose outputs are parts of an input."""
+
+    takes_padding: ClassVar[tuple[str, ...]] = ()
+    """Those of the names whose border is read as zeros, or not at all, so that a PAD before them can become a part of
+    it."""
 
     reads_only_shapes: ClassVar[bool] = False
     """Whether it looks at the shapes of its inputs, and not at their values: what it makes is known before a run."""
@@ -118,6 +136,12 @@ class OpKind(ABC):
         """Whether outputs may have the shapes that only the file knows. Kinds override this whose kernels take some
         sizes from the inputs and some from the outputs."""
         return True
+
+    def keeps_channels(self, node: Node) -> bool:
+        """Whether output channel c, an index of the last axis, is made of channel c of each input that has as many, and
+        alike for all c: without a channel the others stay what they are. Unless the kind is pointwise, the first input
+        is the only one with channels."""
+        return self.is_pointwise
 
     def only_moves(self, name: str) -> bool:
         """Whether it computes nothing: where every element keeps its place, and type and scale too, it does nothing."""

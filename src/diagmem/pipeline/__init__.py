@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from diagmem.planning.bounds import Bounds
     from diagmem.reports.difference import Difference, Side
     from diagmem.reports.inspection import Inspection
+    from diagmem.reports.report import Counted
     from diagmem.targets import Chip
     from diagmem.verification.places import Verdict
     from diagmem.verification.profile import Profile
@@ -39,7 +40,7 @@ Model = str | Path | bytes | Graph | Source | object
 """A path to a .tflite or .onnx file, its bytes, `zoo:NAME` for a built-in model, a Graph, or a Source: any of these
 with other shapes. Also a Keras model, or a PyTorch module with example inputs: see `Source.exported`."""
 
-GivenPlan = Path | Mapping[str, Any]
+GivenPlan = str | Path | Mapping[str, Any]
 """A plan as JSON: the path of a file, or its values."""
 
 MOST_RECOMPUTE = 4.0
@@ -51,7 +52,7 @@ CORE = "cortex-m4"
 
 @dataclass(frozen=True, repr=False)
 class Planned(planner.Planned):
-    """A plan, and what it is worth beside other plans of the same model. It shows itself as a picture in a notebook.
+    """A plan, and how it compares with other plans of the same model. A notebook shows it as a picture.
     `source`: where the model comes from."""
 
     source: Source | None = field(default=None, compare=False)
@@ -78,8 +79,9 @@ class Files(dict[str, bytes]):
         """Writes all of them below a folder, which is made if it is missing."""
         for path, content in self.items():
             target = Path(folder, path)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(content)
+            with reading():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(content)
         return Path(folder)
 
     def __repr__(self) -> str:
@@ -89,11 +91,12 @@ class Files(dict[str, bytes]):
 @dataclass(frozen=True, slots=True)
 class EmittedC:
     """C code: the contents of its files by path, the arena that it runs in, and what it costs, on the core that it was
-    made for if one was named."""
+    made for if one was named. `missing`: what its target has too little of, and by how many bytes."""
 
     files: dict[str, bytes]
     arena_bytes: int
     cost: Cost
+    missing: Mapping[str, int] = field(default_factory=dict)
 
     def write(self, folder: str | Path) -> Path:
         """Writes the files below a folder, which is made if it is missing."""
@@ -115,8 +118,8 @@ def source_of(model: Model, example_inputs: Any = None) -> Source:
 
 
 def asked_for(options: Options | None, changes: Mapping[str, Any], place: str | None = None) -> Options:
-    """The options of a call: those given, with its keywords. `place`: where it runs; unless a core, a target or other
-    kernels are named, that core's own kernels."""
+    """The options of a call: `options` with the keywords applied. `place`: where the code runs; it selects that core's
+    kernels unless a core, a target or kernels are named."""
     if options is None:
         asked = Options.of(changes)
     else:
@@ -133,7 +136,7 @@ def asked_for(options: Options | None, changes: Mapping[str, Any], place: str | 
 def emulated_core(options: Options, usual: str) -> str:
     """The core to count on: that of the options, where there is one."""
     if options.core is not None and not options.core.cpu:
-        raise PlanError(f"{options.core.name} is not emulated: name another core with `on`, such as {usual}")
+        raise PlanError(f"{options.core.name} is not emulated; name another core, such as --on {usual}")
     return usual if options.core is None else options.core.cpu
 
 
@@ -142,10 +145,10 @@ def read_plan(model: Model, plan: GivenPlan) -> Plan:
     from diagmem.backends import json as plan_json
 
     source = source_of(model)
-    if not isinstance(plan, Path):
+    if not isinstance(plan, str | Path):
         return plan_json.from_json(plan, source.graph_for("weights" in plan))
     try:
-        with reading(), plan.open("rb") as file:
+        with reading(), Path(plan).open("rb") as file:
             text = file.read(plan_json.LARGEST_TEXT_BYTES + 1)
         return plan_json.from_text(text, source.graph_for(b'"weights"' in text))
     except PlanError as error:
@@ -158,7 +161,7 @@ def given_plan(source: Source, plan: GivenPlan | Plan, options: Options) -> Plan
     usual = Options()
     chosen = [field.name for field in fields(Options) if getattr(options, field.name) != getattr(usual, field.name)]
     if chosen:
-        # The core settles the kernels, and not the other way round.
+        # The core determines the kernels, and not the other way round.
         name = next((name for name in chosen if name != "kernels"), chosen[0])
         raise PlanError(f"a given plan already has its options: leave out {name}")
     return plan if isinstance(plan, Plan) else checked(read_plan(source.runnable, plan))
@@ -189,7 +192,7 @@ def with_baseline(source: Source, plan: GivenPlan | Plan) -> Planned:
 
 
 def _with_lives(plan: Plan) -> Plan:
-    """The plan with what people look at, and its JSON does not tell: when its buffers live, and the pressure."""
+    """The plan with lifetimes and pressure, which reports need and its JSON does not contain."""
     from diagmem.planning.needs.build_problem import build_problem
     from diagmem.planning.needs.footprint import footprint
 
@@ -229,13 +232,14 @@ def bound(model: Model, **options: Any) -> Bounds:
     return bounds(source_of(model).graph, Options.of(options))
 
 
-def overlap(model: Model, *, kernels: str = "diagmem", methods: Sequence[str] = METHODS) -> list[Overlap]:
+def overlap(model: Model, *, kernels: str = "diagmem", methods: str | Sequence[str] = METHODS) -> list[Overlap]:
     """How far each op's input may lie over its output, in bytes (O_s), by each method.
 
     >>> rows = diagmem.overlap("zoo:vww_96_int8", methods=["exact"])
     >>> rows[0].exact
     18338
     """
+    methods = [methods] if isinstance(methods, str) else methods
     unknown = [method for method in methods if method not in METHODS]
     if unknown:
         raise PlanError(f"method '{unknown[0]}' is not known; known: {', '.join(METHODS)}")
@@ -263,13 +267,13 @@ def plan(model: Model, example_inputs: Any = None, **options: Any) -> Planned:
 def planned(source: Source, options: Options, tell: Tell = silently, is_measured: bool = False) -> Planned:
     """As `plan`. `tell` is called as each stage begins. `is_measured`: what the plan takes on a chip will be asked, as
     it always may be with a target."""
-    return _shown(in_chip(source.graph_for(is_measured, options.chip, options.weights_pool), options, tell), source)
+    return _shown(in_chip(source.graph_for(is_measured, options.needs_weights), options, tell), source)
 
 
 def ways(source: Source, options: Options, tell: Tell = silently, is_measured: bool = False) -> tuple[Way, ...]:
     """The plan that `planned` makes, beside those of the other ways to run the model: layer by layer, row by row, with
     the input streamed. A plan that needs all memories of the target stands alone."""
-    graph = source.graph_for(is_measured, options.chip, options.weights_pool)
+    graph = source.graph_for(is_measured, options.needs_weights)
     found = planner.ways(graph, options, tell)
     chosen = next(way.made for way in found if way.is_chosen and way.made is not None)
     split = in_chip(graph, options, tell, chosen)
@@ -295,7 +299,7 @@ def planned_front(
     """As `pareto`; the other parameters are those of `planned`."""
     most = MOST_RECOMPUTE if options.recompute == 1 else options.recompute
     asked = replace(options, schedule=ROWS, recompute=most)
-    graph = source.graph_for(is_measured, asked.chip, asked.weights_pool)
+    graph = source.graph_for(is_measured, asked.needs_weights)
     return tuple(_shown(made, source) for made in planner.planned_front(graph, asked, tell))
 
 
@@ -314,7 +318,7 @@ def emit_c(
     *,
     name: str | None = None,
     layout: FileLayout = "plain",
-    plan: GivenPlan | None = None,
+    plan: GivenPlan | Plan | None = None,
     options: Options | None = None,
     **changes: Any,
 ) -> EmittedC:
@@ -327,7 +331,7 @@ def emit_c(
     """
     from diagmem.backends import c
     from diagmem.backends.c.program import Program
-    from diagmem.costs import Costs
+    from diagmem.costs import Costs, Fit
 
     source = source_of(model)
     if plan is None:
@@ -340,48 +344,37 @@ def emit_c(
 
     sha256 = digest(source.content).hexdigest() if source.has_file else None
     files = c.emit(program, name, layout, sha256)
-    return EmittedC(files, program.arena_bytes, costs.on())
+    cost, chip = costs.on(), chosen.options.chip
+    fit = chip and Fit(chip, cost, chosen.pools.missing_bytes if chosen.options.pools else None)
+    return EmittedC(files, program.arena_bytes, cost, dict(fit.missing()) if fit else {})
 
 
 def emit_tflm(
     model: Model,
     *,
     kernels: str = "tflm",
-    align: int = 16,
+    align: int | None = None,
     keep_inputs: bool = False,
     remove_channels: bool = True,
     target: str = "",
+    plan: GivenPlan | None = None,
 ) -> PlannedFile:
     """The .tflite file with its arena plan inside, for stock TensorFlow Lite Micro built with these kernels: `tflm` is
     safe for all of them. `.data` is the file. `remove_channels`: without channels that make no difference to any
     output; a file that has none stands in the new one as it was. `target`: a chip, whose core must run the kernels.
+    `plan`: the plan to use, made for TFLM's kernels.
 
     >>> diagmem.emit_tflm("zoo:vww_96_int8", kernels="tflm-reference").plan.arena_bytes
     36880
     """
-    from diagmem.backends.tflm import metadata, planned_file
-    from diagmem.frontends import tflite
+    from diagmem.backends.tflm import planned_file
 
-    given = source_of(model)
-    if given.is_onnx:
-        raise PlanError(
-            "TensorFlow Lite Micro runs .tflite files only; convert the ONNX model to one first, for example with "
-            "onnx2tf, or from PyTorch with litert-torch; or emit C, which needs no runtime"
-        )
-    graph, content = given.runnable, metadata.without_plan(given.content)
-    if content is not given.content:
-        graph = given.parsed(content)
-    if not tflite.has_shapes_of_file(content, graph):
-        raise PlanError(
-            "the file leaves shapes open, and TensorFlow Lite Micro infers none; convert it with fixed shapes"
-        )
-    if tflite.has_uncalled_subgraphs(content):
-        raise PlanError(
-            "the file has subgraphs that the model does not run, and TensorFlow Lite Micro makes room for them too; "
-            "convert the model into a file of its own"
-        )
-    options, before = Options(kernels, align, keep_inputs, target=target), planned_file.Given(content, graph)
-    less = planned_file.lean(content, graph, kernels) if remove_channels else before
+    before = planned_file.file_of(source_of(model))
+    if plan is not None:
+        asked = Options("" if kernels == "tflm" else kernels, align, keep_inputs, target=target)
+        return planned_file.emit(before.data, given_plan(Source(before.graph), plan, asked))
+    options = Options(kernels, align, keep_inputs, target=target)
+    less = planned_file.lean(*before, kernels) if remove_channels else before
     return planned_file.emit(less.data, planner.planned(less.graph, options).plan, before)
 
 
@@ -392,7 +385,7 @@ def in_tflm(source: Source, options: Options) -> PlannedFile:
     return emit_tflm(
         source,
         kernels=options.kernels if options.kernels in LIBRARIES else LIBRARIES[0],
-        align=options.align or 16,
+        align=options.align,
         keep_inputs=options.keep_inputs,
         remove_channels=not {"remove-channels", ALL} & {*options.skip},
     )
@@ -401,7 +394,7 @@ def in_tflm(source: Source, options: Options) -> PlannedFile:
 def verify(
     model: Model,
     *,
-    on: Sequence[str] | None = None,
+    on: str | Sequence[str] | None = None,
     inputs: int = 50,
     seed: int = 0,
     plan: GivenPlan | Plan | None = None,
@@ -420,14 +413,18 @@ def verify(
     """
     from diagmem.verification.places import TFLM, Verification, carries_plan, check_place, cores_of
 
+    if inputs < 1:
+        raise PlanError(f"inputs is {inputs}: it must be 1 or more")
     source, asked = source_of(model), asked_for(options, changes)
     given = None if plan is None else given_plan(source, plan, asked)
     core = (asked if given is None else given.options).core
-    on = on or ["host", *([core.cpu] if core is not None and core.cpu else [])]
+    on = [on] if isinstance(on, str) else on or ["host", *([core.cpu] if core is not None and core.cpu else [])]
     for place in on:
         check_place(place)
     if TFLM in on and (plan is not None or asked != Options()):
-        raise PlanError("a plan and its options are for C code; on tflm the plan inside the file is run: emit it first")
+        raise PlanError(
+            "plan and options apply to C code; on tflm the plan inside the file runs: use `emit tflm` first"
+        )
     cores = max((cores_of(place) for place in on), default=1)
     made: dict[tuple[str, int], planner.Planned] = {}
     found: list[Verdict] = []
@@ -536,7 +533,7 @@ def _side(model: Model, on: str | None, options: Options) -> Side:
     except UnreadableFileError:
         raise
     except DiagmemError as error:
-        raise type(error)(f"{one_line(source.name)}: {error}") from error
+        raise type(error)(f"{one_line(source.label, 4096)}: {error}") from error
 
 
 def report(model: Model, *, plan: GivenPlan | Plan | None = None, **options: Any) -> Files:
@@ -552,18 +549,18 @@ def report(model: Model, *, plan: GivenPlan | Plan | None = None, **options: Any
     return report_of(planned(source, Options.of(options), is_measured=True))
 
 
-def report_of(made: Planned, instructions: Mapping[int, int] | None = None) -> Files:
-    """The report about a plan that is there already. `instructions`: those of each op, by its index in the file."""
+def report_of(made: Planned, counted: Counted | None = None) -> Files:
+    """The report about a plan that is there already. `counted`: instructions of a run of it."""
     from diagmem.reports.arena import before_after_drawing
     from diagmem.reports.charts import cores_drawing, live_drawing
     from diagmem.reports.report import report_page
-    from diagmem.targets import chips
 
-    shown = [chip for chip in chips() if chip.core.refusal is None]
+    costs = made.costs if made.plan.options.chip is None else costs_of(made.source, made)
+    told = costs.plan_json(made, costs.on(instructions=counted and counted.instructions))
     files = Files(
         {
-            "report.html": report_page(made, shown, instructions, made.costs).encode(),
-            "plan.json": (json.dumps(made.to_json(), indent=2) + "\n").encode(),
+            "report.html": report_page(made, counted, costs).encode(),
+            "plan.json": (json.dumps(told, indent=2) + "\n").encode(),
         }
     )
     for name, draw in (("arena", before_after_drawing), ("live", live_drawing)):

@@ -18,12 +18,15 @@ from diagmem.frontends.source import Source
 from diagmem.model.errors import DiagmemError, ModelError, PlanError, one_line
 from diagmem.pipeline import EmittedC, Model, asked_for, planned, source_of
 from diagmem.planning import planner
-from diagmem.planning.memory.caller import in_own_arena, in_shared_memories, kept_bytes
+from diagmem.planning.memory.caller import in_own_arena, in_shared_pools, kept_bytes
 from diagmem.planning.options import KEEP_OUTPUTS, ONE_AT_A_TIME, Options
 from diagmem.planning.plan import Planned
 
 if TYPE_CHECKING:
     from diagmem.backends.c import FileLayout
+    from diagmem.backends.c.program import Program
+    from diagmem.costs import Cost
+    from diagmem.targets import Core
     from diagmem.verification.places import CVerdict
 
 
@@ -43,7 +46,7 @@ class Together:
         modes = {made.plan.options.together for made in plans}
         mode = modes.pop()
         if modes or not mode:
-            raise PlanError("models share an arena whose plans were all made for that: plan them with one `together`")
+            raise PlanError("only models planned with the same `together` can share an arena")
         both = list(zip(plans, alone, strict=True))
         apart = cls(_beside_each_other(both, frozenset()), None, mode)
         apart_bytes = None if apart.missing_bytes else apart.total_bytes
@@ -75,6 +78,16 @@ class Together:
     @property
     def total_bytes(self) -> int:
         return self.shared_bytes + self.kept_bytes
+
+    def cost(self, programs: Sequence[Program | None] = (), core: Core | None = None) -> Cost:
+        """What all take, with the kernels that they share, on what they were planned for; if that is no core, on
+        that given. `programs`: the plans as C, where they are there already."""
+        from diagmem.costs import Costs, cost_together
+
+        emitted = programs or [None] * len(self.plans)
+        costs = [Costs(made.plan, made.model, emitted=own) for made, own in zip(self.plans, emitted, strict=True)]
+        options = self.plans[0].plan.options
+        return cost_together(costs, self.total_bytes, options.chip, options.core or core)
 
     @property
     def missing_bytes(self) -> int:
@@ -116,13 +129,13 @@ def _beside_each_other(both: Sequence[tuple[Planned, Planned]], sharing: frozens
     for n in sorted(sharing):
         made = both[n][0]
         is_less = pools and kept > kept_bytes(made.plan)
-        found[n] = in_shared_memories(made, {pools[-1].name: kept}) if is_less else made
+        found[n] = in_shared_pools(made, {pools[-1].name: kept}) if is_less else made
     taken = Counter(_shared_bytes([*found.values()]))
     taken.update({pools[-1].name: kept} if pools else {})
     for n in sorted({*range(len(both))} - sharing):
         own = both[n][1]
         if any(taken[use.pool.name] + use.used_bytes > use.pool.capacity_bytes for use in own.plan.pools.uses):
-            own = in_shared_memories(own, taken) if pools else own
+            own = in_shared_pools(own, taken) if pools else own
         taken.update(_shared_bytes([own]))
         found[n] = in_own_arena(own)
     return tuple(found[n] for n in range(len(both)))
@@ -134,6 +147,12 @@ def alone(made: Planned, plan: Callable[[Options], Planned], asked: Options) -> 
     return plan(replace(asked, together="")) if kept_bytes(made.plan) else made
 
 
+def _sources(models: Mapping[str, Model]) -> dict[str, Source]:
+    if not isinstance(models, Mapping):
+        raise PlanError("models need names: give a mapping such as {'ears': 'ears.tflite', 'eyes': 'eyes.tflite'}")
+    return {name: source_of(model) for name, model in models.items()}
+
+
 def wired(models: Mapping[str, Model], wires: Sequence[str]) -> Source:
     """Models of which one's output is another's input, as one that `plan`, `emit_c`, `verify` and all others take. They
     are planned as one graph: what is wired is a tensor like any other, and nothing copies it. Types, quantisation, and
@@ -143,7 +162,7 @@ def wired(models: Mapping[str, Model], wires: Sequence[str]) -> Source:
     >>> diagmem.plan(twice).arena_bytes
     768
     """
-    found = groups({name: source_of(model) for name, model in models.items()}, [Wire.parsed(wire) for wire in wires])
+    found = groups(_sources(models), [Wire.parsed(wire) for wire in wires])
     if len(found) != 1 or not isinstance(found[0], Wired):
         raise ModelError("the models are not one: wire them all to one another")
     return found[0]
@@ -166,14 +185,10 @@ def emit_c_together(
     """
     from diagmem.backends.c.program import Program
     from diagmem.backends.c.several import emit_several
-    from diagmem.costs import Costs, cost_together
 
-    found = _together({own: source_of(model) for own, model in models.items()}, options, changes)
+    found = _together(_sources(models), options, changes)
     programs = {own: Program.of(made) for own, made in zip(models, found.plans, strict=True)}
-    costs = [Costs(made.plan, made.model, emitted=programs[own]) for own, made in zip(models, found.plans, strict=True)]
-    asked = found.plans[0].plan.options
-    cost = cost_together(costs, found.total_bytes, asked.chip, asked.core)
-    return EmittedC(emit_several(programs, name, layout), found.total_bytes, cost)
+    return EmittedC(emit_several(programs, name, layout), found.total_bytes, found.cost([*programs.values()]))
 
 
 def _together(sources: Mapping[str, Source], options: Options | None, changes: Mapping[str, Any]) -> Together:
@@ -204,7 +219,7 @@ def verify_together(
     from diagmem.verification.host import run_by_turns
     from diagmem.verification.places import Verification
 
-    sources = {own: source_of(model) for own, model in models.items()}
+    sources = _sources(models)
     together = _together(sources, options, changes)
     plans = zip(sources.items(), together.plans, strict=True)
     found = {own: Verification(source, inputs, seed, made) for (own, source), made in plans}

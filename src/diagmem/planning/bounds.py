@@ -41,7 +41,7 @@ def tensor_buffers(graph: Graph, order: Sequence[int]) -> dict[int, Buffer]:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Bytes that no plan of a graph with all its ops stays below, over all orders and placements.
+    """Lower bounds for any plan of a graph with all its ops, over all orders and placements.
 
     `whole_bytes`: without overlap. `overlapped_bytes`: with overlap. `rows_bytes`: row by row, with an input that is
     given whole; `streamed_bytes`: with one that comes a row at a time.

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
-from diagmem.model.errors import PlanError
+from diagmem.model.errors import PlanError, check_type, items_of, one_line
 from diagmem.model.pools import LEAST_ALIGN_BYTES, Pool, WeightsPool, asked_of, parsed_weights_pool, pools_of
 
 if TYPE_CHECKING:
@@ -62,12 +62,12 @@ class Options:
         unit="LIB",
     )
     align: int | None = _option(None, "Alignment of offsets, a power of two.  [default: 1; 16 for TFLM]", unit="N")
-    keep_inputs: bool = _option(False, "All inputs survive the run.")
+    keep_inputs: bool = _option(False, "Do not overwrite inputs during the run.")
     external_io: bool = _option(False, "All inputs and outputs lie outside the arena.")
     overlap: bool = _option(True, "Live tensors may share addresses.")
     target: str = _option(
         "",
-        "Chip or board: settles kernels, memories, flash and clock. Or FILE.toml; see `diagmem targets`.",
+        "Chip or board: sets kernels, memories, flash and clock. Or FILE.toml; see `diagmem targets`.",
         unit="CHIP",
     )
     cpu: str = _option("", "Core to choose kernels for, such as cortex-m4f, m33 or esp32-c3.", unit="CORE")
@@ -77,124 +77,139 @@ class Options:
         "the file's, or another.",
         choices=SCHEDULES,
     )
-    allocator: str = _option(BEST, "How offsets are found; heap is the paper's.", choices=ALLOCATORS)
+    allocator: str = _option(BEST, "Placement algorithm; heap is the paper's.", choices=ALLOCATORS)
     prefer: str = _option(
         SPEED, "With DSP or Helium: the fastest kernels, or the smallest arena.", choices=(SPEED, RAM), is_rare=True
     )
     input_rows: bool = _option(False, "The firmware pushes the input one row at a time.")
     recompute: float = _option(1.0, "Row by row: recompute rows, up to R times the multiply-accumulates.", unit="R")
-    cores: int = _option(1, "Cores that share a run in one arena.", unit="N")
+    cores: int = _option(1, "Number of cores that share one run and one arena.", unit="N")
     cores_cost: float = _option(
-        0.0, "With cores: percent that the arena may grow for fewer barriers.", unit="PERCENT", is_rare=True
+        0.0, "With cores: percent by which the arena may grow to save barriers.", unit="PERCENT", is_rare=True
     )
     effort: str = _option("normal", "Search effort. Higher finds smaller plans more slowly.", choices=EFFORTS)
     time_limit: float | None = _option(None, "Stop the search after S seconds; plans then vary.", "S", is_rare=True)
     pools: tuple[Pool, ...] = _option(
         (),
         "A memory of the chip, such as dtcm:128K or axi:512K:3, the fastest first; may be repeated. COST: of a byte "
-        "read or written there.  [default: one more than that of the pool before]",
+        "read or written there.  [default: one more than the previous pool]",
         unit="NAME:BYTES[:COST]",
     )
     all_memories: bool = _option(False, "With a target: use all memories of the chip, as pools.")
     weights_pool: str = _option(
         "",
-        "With pools: the one that weights are copied to, where that pays. COST: of a byte read from flash.",
+        "With pools: the pool to copy weights to, where that pays off. COST: of a byte read from flash.",
         unit="NAME[:COST]",
         is_rare=True,
     )
-    weights_ahead: bool = _option(False, "With weights_pool: copy a step earlier, as DMA can.", is_rare=True)
+    weights_ahead: bool = _option(False, "With weights_pool: start each copy one step earlier, for DMA.", is_rare=True)
     buffers: Collection[str] = _option(
         (),
-        "HOW: keep (its value survives the run), external (it lies in memory of the firmware's own), double (a second "
+        "HOW: keep (its value survives the run), external (in the firmware's own memory), double (a second "
         "buffer for the next frame), or @OFFSET in the arena; may be repeated.",
         unit="NAME=HOW",
     )
     input_align: int | None = _option(None, "Alignment of inputs, for DMA and caches.", unit="N", is_rare=True)
     together: str = _option(
         "",
-        "Several models in one arena, one at a time. State, and with keep-outputs outputs, lie beside it.",
+        "Several models in one arena, one at a time; state (and outputs, with keep-outputs) gets memory of its own.",
         choices=TOGETHER,
     )
-    skip: Collection[str] = _option((), "Do not remove ops by these transforms, or by all.", unit="NAME,…")
+    skip: Collection[str] = _option((), "Transforms not to apply, or all.", unit="NAME,…")
 
     def __post_init__(self) -> None:
+        for option in OF_A_PLAN.values():
+            check_type(option.name, getattr(self, option.name), str(option.type))
         chip = self.chip
         if chip is not None and not self.target.lower().endswith(".toml"):
             self._set("target", chip.name)
         if self.all_memories:
             if chip is None:
-                raise PlanError("all memories are those of a chip: name one with target, or give each with pools")
-            self._set("pools", (*chip.pools, *self.pools))
+                raise PlanError("all_memories needs a target: name a chip, or list its memories with pools")
+            self._set("pools", (*chip.pools, *items_of(self.pools)))
             self._set("all_memories", value=False)
-        self._set("pools", pools_of(self.pools))
+        self._set("pools", pools_of(items_of(self.pools)))
         if self.core is not None:
             from diagmem.kernels import kernels_on
 
+            self._check_core(self.core)
             self._set("kernels", kernels_on(self.core.name, self.core.cpu, self.kernels))
         self._set("kernels", self.kernels or "diagmem")
         self._set("buffers", tuple(asked_of(self.buffers)))
-        skip = self.skip if isinstance(self.skip, str) else ",".join(self.skip)
-        self._set("skip", tuple(filter(None, skip.split(","))))
-        self._check_double_buffer()
-        if self.pinned_at and self.pools:
-            raise PlanError("a tensor is pinned in one arena, and pools are several: leave out either")
+        self._set("skip", tuple(filter(None, ",".join(items_of(self.skip)).split(","))))
         for align in (self.align, self.input_align):
             if align is not None and (not 1 <= align <= MOST_ALIGN_BYTES or align & (align - 1)):
                 raise PlanError(f"alignment of {align} bytes: it must be a power of two, at most {MOST_ALIGN_BYTES}")
-        for option in fields(self):
+        for option in OF_A_PLAN.values():
             value, known = getattr(self, option.name), option.metadata["choices"]
             if known and value not in (option.default, *known):
                 raise PlanError(f"{option.name} '{value}' is not known; known: {', '.join(known)}")
         if self.weights_pool:
             self._check_weights_pool()
-        elif self.weights_ahead:
-            raise PlanError("weights_ahead is about copies of weights: name a pool for them with weights_pool")
-        if self.together and self.external_io:
-            raise PlanError("models that share an arena have their inputs in it: name those outside with buffers")
-        if self.input_rows or self.recompute != 1:
-            if self.schedule not in (AUTO, ROWS):
-                raise PlanError("input_rows and recompute are for rows: they need the schedule 'rows'")
-            self._set("schedule", ROWS)
         for name, least, most in RANGES:
             if not least <= getattr(self, name) <= most:
                 raise PlanError(f"{name} is {getattr(self, name)}: it must be {least:g} to {most:g}")
-        if self.cores > 1 and self.together:
-            raise PlanError("several cores share the arena of one model: leave out cores, or plan each model alone")
-        if self.time_limit is not None and not self.time_limit > 0:
-            raise PlanError(f"a time limit of {self.time_limit} s leaves no time; give a number above 0")
+        for is_refused, why in self._refusals():
+            if is_refused:
+                raise PlanError(why)
+        if self.input_rows or self.recompute != 1:
+            self._set("schedule", ROWS)
+
+    def _refusals(self) -> tuple[tuple[object, str], ...]:
+        """What cannot be combined, and what is said of it. The next frame of an input lies in the arena, whole."""
+        is_by_rows, double, many = self.input_rows or self.recompute != 1, self.double_buffer, self.cores > 1
+        is_external = self.external_io or {*self.external} & {*double}
+        kernels = f"double buffering needs diagmem's own kernels, not '{self.kernels}': leave out double"
+        return (
+            (double and is_external, "an external input is not double-buffered here: keep two buffers in the firmware"),
+            (double and self.input_rows, "a streamed input cannot be double-buffered: leave out double"),
+            (double and not self.library.is_own, kernels),
+            (self.pinned_at and self.pools, "@OFFSET and pools cannot be combined: leave out one"),
+            (self.weights_ahead and not self.weights_pool, "weights_ahead needs weights_pool: name a pool for them"),
+            (self.together and self.external_io, "external_io does not go with together: use buffers=NAME=external"),
+            (is_by_rows and self.schedule not in (AUTO, ROWS), "input_rows and recompute need schedule 'rows'"),
+            (many and self.together, "cores and together cannot be combined: leave out cores, or plan each alone"),
+            (many and self.weights_pool, "cores and weights_pool cannot be combined: leave out one"),
+            (
+                self.time_limit is not None and not self.time_limit > 0,
+                f"time_limit is {self.time_limit} s: it must be above 0",
+            ),
+        )
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
 
-    def _check_double_buffer(self) -> None:
-        """The next frame lies in the arena, whole."""
-        if not self.double_buffer:
-            return
-        if self.external_io or {*self.external} & {*self.double_buffer}:
-            raise PlanError("the caller holds that input: have two buffers there, and leave out the double buffer")
-        if self.input_rows:
-            raise PlanError("an input that comes row by row has no next frame: leave out the double buffer")
-        if not self.library.is_own:
-            raise PlanError(f"kernels '{self.kernels}' run without our C code: leave out the double buffer")
+    def _check_core(self, own: Core) -> None:
+        """Beside a target, only its own core may be named, or one that runs the same kernels."""
+        from diagmem.targets import core_named
+
+        named = core_named(self.cpu) if self.cpu else own
+        if named != own and (named.cpu != own.cpu or not own.cpu):
+            both = f"cpu {one_line(self.cpu)} ({named.name}) is not the core of {self.target} ({own.name})"
+            raise PlanError(f"{both}: leave out cpu")
 
     def _check_weights_pool(self) -> None:
         names = [pool.name for pool in self.pools]
         asked = parsed_weights_pool(self.weights_pool).name
         if not names:
-            raise PlanError(f"weights are copied to a pool: give its size, such as --pool {asked}:64K")
+            raise PlanError(f"weights_pool needs a pool of that name: give its size, such as --pool {asked}:64K")
         if asked not in names:
             raise PlanError(f"weights_pool '{asked}' is none of the pools: {', '.join(names)}")
-        if self.cores > 1:
-            raise PlanError("several cores read weights where they are: leave out cores, or weights_pool")
 
     @property
-    def staging(self) -> WeightsPool | None:
+    def copy_pool(self) -> WeightsPool | None:
         """Where weights may be copied to, and what it costs to read them from flash."""
         if not self.weights_pool:
             return None
         found = parsed_weights_pool(self.weights_pool)
         cost = (self.chip.flash_cost if self.chip else 0) or self.pools[-1].cost + 1
         return found if found.flash_cost else WeightsPool(found.name, cost)
+
+    @property
+    def needs_weights(self) -> bool:
+        """Where a core is named, what the plan takes of flash is told; and how copies of weights lie depends on their
+        values."""
+        return self.core is not None or bool(self.weights_pool)
 
     @property
     def chip(self) -> Chip | None:
@@ -208,11 +223,11 @@ class Options:
     @property
     def core(self) -> Core | None:
         """That of the target, or the one that was named; None for any."""
-        if self.cpu in ("", "generic"):
-            return None if self.chip is None or self.cpu else self.chip.core
+        if self.cpu == "generic" or not (self.target or self.cpu):
+            return None
         from diagmem.targets import core_named
 
-        return core_named(self.cpu)
+        return core_named(self.cpu) if self.chip is None else self.chip.core
 
     @property
     def keep(self) -> tuple[str, ...]:
@@ -258,3 +273,7 @@ class Options:
     def pool_align_bytes(self) -> int:
         """Where pools may begin in their line."""
         return max(LEAST_ALIGN_BYTES, self.align_bytes, self.input_align or 1)
+
+
+OF_A_PLAN = {option.name: option for option in fields(Options)}
+"""Options by name."""

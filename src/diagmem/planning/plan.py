@@ -97,7 +97,7 @@ class Plan:
     `is_over_all_orders` (schedules `best` and `search`), else over all placements for this order. `recompute`:
     multiply-accumulates, as a multiple of those of a run that computes everything once.
 
-    `buffers` are what was placed, at `buffer_offsets`, with their lives; `pressure` is what no placement can do without
+    `buffers` are what was placed, at `buffer_offsets`, with their lives; `pressure` is a lower bound for any placement
     at each step. Both are for people who look at a plan, and empty where nobody knows them.
 
     `pools`: which addresses lie in which memory, where there are several; the arena is then all of them together.
@@ -161,7 +161,7 @@ class Plan:
         return Gap(self.pools.single_bytes or self.arena_bytes, self.lower_bound_bytes)
 
     @property
-    def standing(self) -> str:
+    def proof_text(self) -> str:
         """How far it may be from the best, in words."""
         return f"{self.gap.words} {'over all orders' if self.is_over_all_orders else 'for this order'}"
 
@@ -298,7 +298,7 @@ class Rung(NamedTuple):
 
 @dataclass(frozen=True)
 class Planned:
-    """A plan, and what it is worth beside other plans of the same model.
+    """A plan, and how it compares with other plans of the same model.
 
     `baseline` is the best plan of the model without any overlap, in its file's order. `removals`: what made the plan's
     graph from the model's. `first_rungs` and `last_rungs` make the ladder; the first ones are worked out when they are
@@ -317,7 +317,7 @@ class Planned:
 
     @cached_property
     def ladder(self) -> tuple[Rung, ...]:
-        """What each step from whole tensors to the plan is worth."""
+        """The arena after each optimisation, from whole tensors to this plan."""
         return (*self.first_rungs(), *self.last_rungs)
 
     @property

@@ -36,11 +36,11 @@ MOST_ORDERS = 50
 """Where nothing cheaper proves a plan to be the best, and there are no more orders than these, all are placed."""
 
 Place = Callable[[Problem], Placement]
-"""An allocator, or what hands on offsets that are known."""
+"""An allocator, or a function that returns known offsets."""
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class PlacedOrder:
     """An order, its placement problem, and where everything goes. `bound_bytes`: that of the placement, or one that
     holds for all orders."""
 
@@ -51,10 +51,10 @@ class Choice:
     is_over_all_orders: bool = False
 
     @classmethod
-    def of(cls, needs: Footprint, schedule: Schedule, place: Place) -> Choice:
-        posed = build_problem(needs, schedule)
-        placement = place(posed)
-        return cls(schedule, posed, placement, placement.lower_bound_bytes)
+    def of(cls, needs: Footprint, schedule: Schedule, place: Place) -> PlacedOrder:
+        problem = build_problem(needs, schedule)
+        placement = place(problem)
+        return cls(schedule, problem, placement, placement.lower_bound_bytes)
 
     @property
     def arena_bytes(self) -> int:
@@ -80,18 +80,20 @@ def allocator(needs: Footprint, name: str, effort: Effort) -> Allocator:
     return Allocator.named(OPTIMAL if name == BEST else name, effort, needs.options.pinned_at)
 
 
-def in_file_order(apart: Footprint, effort: Effort) -> Choice:
-    return Choice.of(apart, file_order(apart), allocator(apart, BEST, effort))
+def in_file_order(apart: Footprint, effort: Effort) -> PlacedOrder:
+    return PlacedOrder.of(apart, file_order(apart), allocator(apart, BEST, effort))
 
 
-def layer_by_layer(needs: Footprint, order: str, effort: Effort, name: str, plain: Choice | None = None) -> Choice:
+def layer_by_layer(
+    needs: Footprint, order: str, effort: Effort, name: str, plain: PlacedOrder | None = None
+) -> PlacedOrder:
     """The best choice for ops that run whole. `name`: of the allocator. `plain`: the best without overlap in file
     order, if that is known."""
     place = allocator(needs, name, effort)
     if order in (BEST, "search"):
         chosen = _over_all_orders(needs, place, effort, others=order == BEST)
     else:
-        chosen = Choice.of(needs, SCHEDULERS[order](needs), place)
+        chosen = PlacedOrder.of(needs, SCHEDULERS[order](needs), place)
     if name != BEST or order not in (BEST, "file"):
         return chosen
     if plain is None:
@@ -101,31 +103,33 @@ def layer_by_layer(needs: Footprint, order: str, effort: Effort, name: str, plai
         plain = in_file_order(apart, effort)
     if chosen.arena_bytes <= plain.arena_bytes:
         return chosen
-    # What keeps buffers apart also serves where they might overlap.
+    # A placement without overlap is also valid where overlap is allowed.
     offsets = plain.placement.offsets
-    kept = Choice.of(needs, plain.schedule, lambda posed: Placement.of(posed, offsets))
+    kept = PlacedOrder.of(needs, plain.schedule, lambda problem: Placement.of(problem, offsets))
     return replace(kept, bound_bytes=chosen.bound_bytes, is_over_all_orders=chosen.is_over_all_orders)
 
 
-def row_by_row(needs: Footprint, order: RowSchedule, place: Allocator, others: Collection[Schedule] = ()) -> Choice:
+def row_by_row(
+    needs: Footprint, order: RowSchedule, place: Allocator, others: Collection[Schedule] = ()
+) -> PlacedOrder:
     orders = dict.fromkeys((order.schedule, *others))
-    best = min((Choice.of(needs, each, place) for each in orders), key=lambda choice: choice.arena_bytes)
+    best = min((PlacedOrder.of(needs, each, place) for each in orders), key=lambda choice: choice.arena_bytes)
     if order.plain is not None:
         # It rarely wins, so it gets a quarter of the effort.
-        posed = build_problem(needs, order.plain)
-        if posed.lower_bound_bytes <= best.arena_bytes:
-            placement = place.times(0.25)(posed)
-            plain = Choice(order.plain, posed, placement, placement.lower_bound_bytes)
+        problem = build_problem(needs, order.plain)
+        if problem.lower_bound_bytes <= best.arena_bytes:
+            placement = place.times(0.25)(problem)
+            plain = PlacedOrder(order.plain, problem, placement, placement.lower_bound_bytes)
             best = min(best, plain, key=lambda choice: (choice.arena_bytes, choice.gap))
     return best
 
 
-def _over_all_orders(needs: Footprint, place: Allocator, effort: Effort, others: bool) -> Choice:
+def _over_all_orders(needs: Footprint, place: Allocator, effort: Effort, others: bool) -> PlacedOrder:
     """The best choice found, with a bound that holds for all orders. `others`: where the order that needs least cannot
     be placed at its bound, try other ones."""
     states = effort.states_for(len(needs.after))
     searched = search(needs, states)
-    best = Choice.of(needs, searched.schedule, place)
+    best = PlacedOrder.of(needs, searched.schedule, place)
     bound = searched.bound_bytes
     if best.arena_bytes > bound:
         bound = max(bound, _bound_of_fixed_part(needs, best.problem, bound, effort))
@@ -136,14 +140,14 @@ def _over_all_orders(needs: Footprint, place: Allocator, effort: Effort, others:
     may_try = others and best.arena_bytes > bound and not effort.is_late
     every = every_order(needs, best.arena_bytes, MOST_ORDERS, states) if may_try else None
     if every is not None:
-        choices = [Choice.of(needs, order, place) for order in every]
+        choices = [PlacedOrder.of(needs, order, place) for order in every]
         least = min((c.placement.lower_bound_bytes for c in choices), default=best.arena_bytes)
         best = min(best, *choices, key=lambda choice: choice.arena_bytes) if choices else best
         bound = max(bound, min(least, best.arena_bytes))
     return replace(best, bound_bytes=bound, is_over_all_orders=True)
 
 
-def with_other_orders(needs: Footprint, best: Choice, effort: Effort) -> Choice:
+def with_other_orders(needs: Footprint, best: PlacedOrder, effort: Effort) -> PlacedOrder:
     """The best choice so far, or a smaller one; with orders and placements looked at together where it is not
     proven."""
     if not best.is_over_all_orders or needs.options.pinned_at:
@@ -154,33 +158,33 @@ def with_other_orders(needs: Footprint, best: Choice, effort: Effort) -> Choice:
         limit = best.arena_bytes
         found = jointly(needs, bound, limit, effort)
         if found.schedule is not None:
-            other = Choice.of(needs, found.schedule, partial(_as_found, found=found, effort=effort))
+            other = PlacedOrder.of(needs, found.schedule, partial(_as_found, found=found, effort=effort))
             best = min(best, other, key=lambda choice: choice.arena_bytes)
         bound = max(bound, min(found.bound_bytes, best.arena_bytes))
     return replace(best, bound_bytes=bound, is_over_all_orders=True)
 
 
-def _as_found(posed: Problem, found: Joint, effort: Effort) -> Placement:
-    """The placement that came with an order; or another one, if more of what holds state lives than was known."""
+def _as_found(problem: Problem, found: Joint, effort: Effort) -> Placement:
+    """The placement found with an order; or a new one, if more state is live in that order than the model assumed."""
     placed = {buffer: at for buffer, at in enumerate(found.offsets) if at is not None}
-    offsets = SqueakyWheel.of(posed).with_others(placed, found.rest)
-    return Placement.of(posed, offsets) if posed.is_met_by(offsets) else optimal(posed, effort)
+    offsets = SqueakyWheel.of(problem).with_others(placed, found.rest)
+    return Placement.of(problem, offsets) if problem.is_met_by(offsets) else optimal(problem, effort)
 
 
-def _better(needs: Footprint, best: Choice, order: Schedule, place: Allocator) -> Choice:
+def _better(needs: Footprint, best: PlacedOrder, order: Schedule, place: Allocator) -> PlacedOrder:
     """The best choice so far, or that of another order if it is smaller."""
     if order.ops == best.schedule.ops or max(needs.pressure(order.ops)) * needs.unit_bytes >= best.arena_bytes:
         return best
-    return min(best, Choice.of(needs, order, place), key=lambda choice: choice.arena_bytes)
+    return min(best, PlacedOrder.of(needs, order, place), key=lambda choice: choice.arena_bytes)
 
 
-def _bound_of_fixed_part(needs: Footprint, posed: Problem, bound: int, effort: Effort) -> int:
-    """A bound from the buffers whose writers and readers run in the same sequence in every order: what they are to each
-    other does not depend on the order either."""
+def _bound_of_fixed_part(needs: Footprint, problem: Problem, bound: int, effort: Effort) -> int:
+    """A bound from the buffers whose writers and readers run in the same sequence in every order: their separations are
+    the same in every order too."""
     fixed = gates(needs)
     users = [store.writers | store.readers for store in needs.stores]
     members = [index for index, ops in enumerate(users) if all(fixed >> op & 1 for op in ops)]
-    return optimal(replace(posed.part(members), lower_bound_bytes=bound), effort).lower_bound_bytes
+    return optimal(replace(problem.part(members), lower_bound_bytes=bound), effort).lower_bound_bytes
 
 
 MOST_TURNS = 16_384
@@ -242,8 +246,8 @@ def _way_of(plan: Plan) -> str:
 def _first_rungs(
     model: Graph, options: Options, baseline_bytes: int, whole_bytes: int | None = None
 ) -> tuple[Rung, ...]:
-    """What is gained with every op run whole. What no plan has told yet is planned: the best order without overlap, and
-    `whole_bytes`, what the model takes layer by layer."""
+    """The rungs of the ladder for ops that run whole. Plans what is not known yet: the best order without overlap, and
+    `whole_bytes`, the arena layer by layer."""
     effort = Effort.named(options.effort, options.time_limit).for_whole_tensors
     order = BEST if options.schedule == "search" else options.schedule
     first = Rung("whole tensors", baseline_bytes)
@@ -287,12 +291,12 @@ class _Planner:
         return footprint(self.model, replace(self.options, overlap=False)) if self.options.overlap else self.needs
 
     @cached_property
-    def baseline(self) -> Choice:
+    def baseline(self) -> PlacedOrder:
         """The best without overlap, in file order."""
         return in_file_order(self.apart, self.whole_effort)
 
     @cached_property
-    def whole(self) -> Choice:
+    def whole(self) -> PlacedOrder:
         """The best layer by layer, with every op of the model."""
         schedule, allocator = self.options.schedule, self.options.allocator
         return layer_by_layer(self.needs, schedule, self.whole_effort, allocator, self.baseline)
@@ -337,7 +341,7 @@ class _Planner:
 
     @property
     def least_by_rows(self) -> int:
-        """What no plan row by row stays below: its inputs are there whole before the run, its outputs after it."""
+        """A lower bound for plans row by row: all inputs are live before the run, all outputs after it."""
         tensors, external = self.model.tensors, self.options.external
         given, made = ({*some} for some in (self.model.inputs, self.model.outputs))
         held = [t for t in tensors if t.name not in external and not t.is_constant]
@@ -349,7 +353,7 @@ class _Planner:
         if self.options.cores > 1 or self.options.pools:
             return "not tried for several cores or pools; --schedule rows tries it"
         if self.model.variables:
-            return "a model with state runs whole"
+            return "models with state run layer by layer"
         try:
             self._check_rows(self.options)
         except PlanError as error:
@@ -358,7 +362,7 @@ class _Planner:
 
     @cached_property
     def untried(self) -> str:
-        """Says so, where there are too many rows to be planned unless they are asked for."""
+        """Why row by row was not tried: too many rows to plan without being asked; empty if it was."""
         most = MOST_TURNS if self.options.effort == "thorough" else MOST_TURNS_BY_ITSELF
         tensors = self.model.tensors
         rows = sum(max((tensors[t].rows for t in op.outputs), default=1) for op in self.model.ops)
@@ -384,7 +388,7 @@ class _Planner:
             return Way(name, chosen, is_chosen=True)
         reason = "" if name == LAYER_BY_LAYER or asked.schedule == ROWS else self.no_rows or self.untried
         if name == ROW_BY_ROW and asked.schedule == AUTO and not reason:
-            return Way(name, reason="takes no less")
+            return Way(name, reason="needs no less RAM")
         if name == STREAMED and not reason:
             heights = [self.model.tensors[t].rows for t in self.model.inputs]
             reason = "the input is a single row" if heights == [1] else ""
@@ -396,19 +400,19 @@ class _Planner:
             made = self.by_rows(replace(self.options, schedule=ROWS, input_rows=name == STREAMED))[-1]
         except PlanError as error:
             return Way(name, reason=str(error))
-        return Way(name, self.finished(made)) if _way_of(made.plan) == name else Way(name, reason="takes no less")
+        return Way(name, self.finished(made)) if _way_of(made.plan) == name else Way(name, reason="needs no less RAM")
 
     def finished(self, made: Planned) -> Planned:
         """The plan with leaner kernels, and in pools, where these are asked for."""
         made = made if self.options.prefer == SPEED else self.leaner(made)
         if not self.options.pools:
             return made
-        from diagmem.planning.memory.caller import in_memories  # As all that few plans need: loaded for these.
+        from diagmem.planning.memory.caller import in_caller_memory  # As all that few plans need: loaded for these.
 
-        return in_memories(made, self.effort)
+        return in_caller_memory(made, self.effort)
 
     def leaner(self, best: Planned) -> Planned:
-        """As long as that makes the plan smaller, the op that sets its peak goes without scratch."""
+        """Repeatedly runs the op that sets the peak without scratch, as long as the plan shrinks."""
         for _ in range(max(LEAST_LEANER, MOST_OPS_AGAIN // max(1, len(self.model.ops)))):
             plan, peak_op = best.plan, best.plan.peak_op
             library = plan.options.library
@@ -424,7 +428,7 @@ class _Planner:
 
     @cached_property
     def layer_by_layer(self) -> Planned:
-        """With as few ops as do not make the plan larger."""
+        """The plan with as many ops removed as possible without growing it."""
         options, effort, whole = self.options, self.whole_effort, self.whole
         names = [name for name in self.transforms if name not in ONLY_FOR_ROWS]
         for removed in leaner_graphs(self.model, self.narrower, options, names, whole.arena_bytes, effort):
@@ -437,7 +441,7 @@ class _Planner:
         whole = self._with_other_orders(self.needs, whole)
         return self._told(whole.plan(self.needs), whole.arena_bytes, ())
 
-    def _with_other_orders(self, needs: Footprint, chosen: Choice) -> Choice:
+    def _with_other_orders(self, needs: Footprint, chosen: PlacedOrder) -> PlacedOrder:
         """For the graph that was chosen alone: it takes longer than all that came before."""
         is_asked = self.options.schedule == BEST and self.options.allocator == BEST
         return with_other_orders(needs, chosen, self.whole_effort) if is_asked else chosen
@@ -451,7 +455,7 @@ class _Planner:
             return [self.layer_by_layer]
         needs, removals, turns = self.row_needs
         if turns > MOST_TURNS:
-            raise PlanError(f"{turns} rows are too many to run one by one, {MOST_TURNS} can be: --schedule best")
+            raise PlanError(f"{turns} rows are more than the {MOST_TURNS} that can run row by row: use --schedule best")
         needs = needs if needs.options == asked else footprint(needs.graph, asked)
         name = MULTI_START if asked.allocator == BEST else asked.allocator
         place = Allocator.named(name, self.effort, asked.pinned_at)
@@ -478,8 +482,8 @@ class _Planner:
         return found
 
     def _with_fewer_ops(
-        self, needs: Footprint, order: RowSchedule, place: Allocator, best: Choice
-    ) -> tuple[Footprint, Choice, tuple[Removal, ...]]:
+        self, needs: Footprint, order: RowSchedule, place: Allocator, best: PlacedOrder
+    ) -> tuple[Footprint, PlacedOrder, tuple[Removal, ...]]:
         """The best choice row by row, or a smaller one for fewer ops, with what it is for. Several cores share rows of
         tensors, not of parts."""
         names = [name for name in self.transforms if name not in FOR_ROWS and self.options.cores == 1]
@@ -507,13 +511,11 @@ class _Planner:
 
     def _check_rows(self, asked: Options) -> None:
         if not asked.library.is_own or asked.external_io:
-            raise PlanError("rows are run by our own kernels, in one arena: kernels 'diagmem' and no external_io")
+            raise PlanError("running row by row needs diagmem's own kernels and no external_io: leave out both options")
         if any(tensor.view is not None for tensor in self.model.tensors):
-            raise PlanError("rows are planned for the model as its file has it: ops must not have been removed before")
+            raise PlanError("running row by row is planned from the original graph: this one already has ops removed")
         if asked.input_rows and self.model.variables:
-            raise PlanError("a model with state is run whole: its input cannot come row by row")
+            raise PlanError("a model with state runs layer by layer: its input cannot be streamed")
         names = {self.model.tensors[t].name for t in self.model.inputs}
         if asked.input_rows and (len(self.model.inputs) != 1 or asked.keep_inputs or names & {*asked.external}):
-            raise PlanError(
-                "to hand over the input row by row the model must have one input, neither kept nor the caller's"
-            )
+            raise PlanError("a streamed input needs a model with exactly one input, which is neither kept nor external")

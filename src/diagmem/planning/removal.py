@@ -79,8 +79,8 @@ def leaner_graphs(
 
 
 def wide_orders(model: Graph, needs: Footprint, removals: tuple[Removal, ...]) -> tuple[Schedule, ...]:
-    """What would be the order if no channel had been taken out of what `needs` is for: it serves without them too, and
-    now and then its rows are easier to place."""
+    """The orders for the graph before channel removal: they are valid after it too, and their rows are sometimes easier
+    to place."""
     names = [removal.transform for removal in removals if removal.transform != CHANNELS]
     if len(names) == len(removals):
         return ()
@@ -121,8 +121,8 @@ class _Trials:
 
     def best(self, names: Sequence[str]) -> tuple[Graph, tuple[Removal, ...]]:
         """One transform after the other: all its candidates if the plan does not grow; else those halves, quarters and
-        single ones with which it does not. At last all of all transforms, should they bring more together than what is
-        worth it step by step."""
+        single ones with which it does not. Finally all candidates of all transforms at once, in case they only help
+        together."""
         accepted: frozenset[Candidate] = frozenset()
         for number, name in enumerate(names):
             candidates = self._candidates(names[: number + 1], accepted, name)
@@ -195,7 +195,7 @@ def _only(candidates: Collection[Candidate]) -> Callable[[str, Op], bool]:
     return lambda name, op: (name, op.number) in candidates
 
 
-def _placed_bytes(posed: Problem, limit_bytes: int, effort: Effort) -> int:
+def _placed_bytes(problem: Problem, limit_bytes: int, effort: Effort) -> int:
     """What a placement takes; the exact one only where a simple one is above the limit."""
-    simple = posed.arena_bytes(greedy(posed))
-    return simple if simple <= limit_bytes else optimal(posed, effort.times(SHARE)).arena_bytes
+    simple = problem.arena_bytes(greedy(problem))
+    return simple if simple <= limit_bytes else optimal(problem, effort.times(SHARE)).arena_bytes

@@ -265,14 +265,14 @@ def _saving(picture: Picture, sheet: Sheet) -> Iterator[str]:
 
 
 LEGEND = (
-    ("made", "made at the peak"),
-    ("used", "used up at the peak"),
-    ("held", "kept over the peak"),
+    ("made", "output at the peak"),
+    ("used", "input at the peak"),
+    ("held", "live across the peak"),
     ("t0", "other tensors"),
     ("state", "state, kept from run to run"),
     ("scratch", "kernel scratch"),
-    ("weights", "weights, copied for an op"),
-    ("t0 alloc", "place taken, bytes not needed"),
+    ("weights", "weight copy"),
+    ("t0 alloc", "allocated, not in use"),
     ("shared", "addresses shared in a step"),
 )
 
@@ -292,7 +292,7 @@ def legend_entries(pictures: Iterable[Picture], rows: float = math.inf) -> Itera
 def plan_html(made: Planned) -> str:
     """A plan for a notebook: its figures, and the arena map as an image, so that its style stays its own."""
     plan = made.plan
-    words = f"{plan.graph.name}: {kb(made.baseline_bytes)} before, {kb(plan.arena_bytes)} after, {plan.standing}"
+    words = f"{plan.graph.name}: {kb(made.baseline_bytes)} before, {kb(plan.arena_bytes)} after, {plan.proof_text}"
     image = base64.b64encode(arena_drawing(plan).svg().encode()).decode("ascii")
     return tag("p", plain(words)) + tag("img", src=f"data:image/svg+xml;base64,{image}", alt=words)
 

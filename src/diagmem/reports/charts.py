@@ -52,14 +52,14 @@ def live_drawing(before: Plan, after: Plan, width: float = 760, height: float = 
         line(axes.left, axes.y(after.arena_bytes), axes.right, axes.y(after.arena_bytes), "limit"),
         text(axes.right, axes.y(before.arena_bytes) - 5, f"arena before {kb(before.arena_bytes)}", "small soft end"),
         text(axes.right, axes.y(after.arena_bytes) - 5, _after_words(after), "small limit-text end"),
-        *legend(axes.left, 46, (("area", "whole tensors"), ("area2", "with overlap: no placement can do with less"))),
+        *legend(axes.left, 46, (("area", "whole tensors"), ("area2", "lower bound with overlap"))),
     ]
     return Drawing(axes.right + 24, axes.bottom + 46, "".join(body), title)
 
 
 def _after_words(after: Plan) -> str:
     words = f"arena after {kb(after.arena_bytes)}"
-    return f"{words}, proven the least" if after.optimal else f"{words}, bound {kb(after.lower_bound_bytes)}"
+    return f"{words}, proven optimal" if after.optimal else f"{words}, bound {kb(after.lower_bound_bytes)}"
 
 
 def _begins(plan: Plan, by_work: bool) -> list[float]:
@@ -292,7 +292,9 @@ def _axis(sheet: _CoreSheet, top: float, bottom: float) -> Iterator[str]:
 
 def _legend(cores: int) -> Iterator[str]:
     entries = [(CORES[core % len(CORES)], f"core {core} writes") for core in range(cores)]
-    return legend(LABELS, 46, (*entries, ("t3", "still to be read"), ("shared", "held back until all have read")), 16)
+    return legend(
+        LABELS, 46, (*entries, ("t3", "still to be read"), ("shared", "deferred until all cores have read")), 16
+    )
 
 
 def _op(sheet: _CoreSheet, step: Step, split: Split | None, top: float, height: float) -> Iterator[str]:

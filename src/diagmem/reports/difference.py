@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from html import escape
 from itertools import chain
@@ -50,8 +50,8 @@ class Side:
     """A model, or a plan of one, and what it costs, as JSON has it."""
 
     name: str
-    cost: Mapping[str, Any]
-    ops: tuple[Op, ...]
+    cost: Mapping[str, Any] = field(repr=False)
+    ops: tuple[Op, ...] = field(repr=False)
 
     @property
     def arena_bytes(self) -> int:
@@ -124,7 +124,7 @@ class Growth:
 class Difference(ShownAsTable):
     before: Side
     after: Side
-    ops: tuple[Pair, ...]
+    ops: tuple[Pair, ...] = field(repr=False)
 
     @property
     def changed(self) -> tuple[Pair, ...]:

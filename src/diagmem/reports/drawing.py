@@ -13,6 +13,9 @@ from importlib.util import find_spec
 
 from diagmem.model.errors import DiagmemError, install_command
 
+PIXELS = 2.0
+"""In a PNG, for each one of the drawing."""
+
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -252,13 +255,12 @@ class Drawing:
         """An element for a page that has the style sheet and the hatching."""
         return self._element("", width=self.width, height=self.height)
 
-    def png(self, theme: str = "light", scale: float = 2.0) -> bytes:
-        """Pixels, `scale` for each one of the drawing."""
+    def png(self, theme: str = "light") -> bytes:
         try:
             import resvg_py
         except ImportError:
             raise DiagmemError(f"PNG needs resvg_py: {install_command('plot')} (SVG needs nothing)") from None
-        return bytes(resvg_py.svg_to_bytes(svg_string=self.svg("light" if theme == "auto" else theme), zoom=scale))
+        return bytes(resvg_py.svg_to_bytes(svg_string=self.svg("light" if theme == "auto" else theme), zoom=PIXELS))
 
     def files(self, name: str, with_png: bool = True) -> dict[str, bytes]:
         """NAME.svg, and NAME.png and NAME-dark.png where the extra that makes pixels is installed."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from diagmem.model.graph import Graph
@@ -18,10 +18,10 @@ class Inspection(ShownAsTable):
     """`live`: bytes of the tensors that live while op i runs, in file order. `channels`: how many channels of op i's
     output need not exist; none, where the model has no weights."""
 
-    graph: Graph
+    graph: Graph = field(repr=False)
     live: tuple[int, ...]
     macs: tuple[int, ...]
-    channels: tuple[ChannelCounts, ...]
+    channels: tuple[ChannelCounts, ...] = field(repr=False)
 
     @property
     def peak_bytes(self) -> int:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from typing import Any
+from contextlib import suppress
+from typing import Any, NamedTuple
 
-from diagmem.costs import Costs, Fit, Layer
-from diagmem.kernels import Library
+from diagmem.costs import Costs, Fit, Layer, cost_together
+from diagmem.kernels import Library, kernels_on
 from diagmem.kernels.overlaps import METHODS, overlaps
+from diagmem.model.errors import PlanError
 from diagmem.model.graph import Node
 from diagmem.model.schedule import PUSH
 from diagmem.ops import kind_of
@@ -20,7 +22,7 @@ from diagmem.reports.blocks import Fronts, Picture, sort_of
 from diagmem.reports.charts import cores_drawing, live_drawing
 from diagmem.reports.pages import render
 from diagmem.reports.why import Reasons
-from diagmem.targets import RESERVE_BYTES, Chip
+from diagmem.targets import RESERVE_BYTES, Chip, Core, chips
 from diagmem.transforms import weights_of
 
 MOST_CHAINS = 500
@@ -30,6 +32,14 @@ LAYER_HEADINGS = ("step", "op", "kind", "output", "shape", "MACs", "weights", "l
 
 MOST_TOUCHES = 1_000_000
 """Loops that touch more are not replayed for the page, which is to be there in seconds."""
+
+
+class Counted(NamedTuple):
+    """Instructions of a run on a core: in total, and of each op by its index in the file."""
+
+    on: str
+    instructions: int
+    ops: Mapping[int, int]
 
 
 def steps_data(pictures: tuple[Picture, Picture]) -> dict[str, Any]:
@@ -111,19 +121,38 @@ def _touches(node: Node, library: Library) -> int:
     return sum(int(runs.length.sum()) for runs in kind.accesses(node, order).reads if runs is not None)
 
 
-def report_page(
-    made: Planned, chips: Sequence[Chip], instructions: Mapping[int, int] | None = None, costs: Costs | None = None
-) -> str:
-    """The page about a plan, beside the best one without overlap in the file's order. `instructions`: those of each op,
-    by its index in the file, where they were counted. `costs`: the plan's, if they are there already."""
+def fit_on(chip: Chip, costs: Costs) -> Fit:
+    """How a plan stands to a chip. One that is split over memories was split for its own target; on other chips it
+    counts as it would be in a single memory."""
+    plan = costs.plan
+    if chip == plan.options.chip:
+        return Fit(chip, costs.on(chip), plan.pools.missing_bytes if plan.options.pools else None)
+    return Fit(chip, cost_together([costs], plan.pools.single_bytes or plan.arena_bytes, chip))
+
+
+def fits_of(costs: Costs) -> list[Fit]:
+    """How a plan stands to each of the chips whose core can run its kernels."""
+    able = {chip.core for chip in chips() if _runs(chip.core, costs.plan.options.kernels)}
+    return [fit_on(chip, costs) for chip in chips() if chip.core in able]
+
+
+def _runs(core: Core, kernels: str) -> bool:
+    with suppress(PlanError):
+        return core.refusal is None and bool(kernels_on(core.name, core.cpu, kernels))
+    return False
+
+
+def report_page(made: Planned, counted: Counted | None = None, costs: Costs | None = None) -> str:
+    """The page about a plan, beside the best one without overlap in the file's order. `costs`: the plan's, if they are
+    there already."""
     before, after, shared = made.baseline, made.plan, made.plan.multicore
     pictures = Picture(before), Picture(after)
-    counted = ["instructions"] if instructions is not None else []
-    headings = [*LAYER_HEADINGS, *counted, "share"]
+    headings = [*LAYER_HEADINGS, *(["instructions"] if counted else []), "share"]
     largest = max(1, before.end_bytes, after.end_bytes)
-    costs = costs or Costs.of(made)
-    both = (Costs(before, made.model, costs.runtime), costs)
-    fits = [tuple(Fit(chip, of_plan.on(chip)) for of_plan in both) for chip in chips]
+    costs, target = costs or Costs.of(made), after.options.chip
+    costs_before = Costs(before, made.model, costs.runtime)
+    fits = [(fit_on(fit.chip, costs_before), fit) for fit in fits_of(costs)]
+    cost = costs.on(instructions=counted and counted.instructions)
     return render(
         "report",
         ("plan", "theme", "report"),
@@ -139,18 +168,17 @@ def report_page(
         live=live_drawing(before, after).inline(),
         cores=cores_drawing(after, shared.cores).inline() if shared else "",
         barriers=shared.barriers(running_steps(after)) if shared else 0,
+        fit=target and fit_on(target, costs),
         fits=fits,
-        fitting=[after.chip.name for _, after in fits if after.fits],
-        new=[after.chip.name for before, after in fits if after.fits and not before.fits],
+        others=sum(chip.core.refusal is None for chip in chips()) - len(fits),
         headings=[(name, "number" if name not in ("kind", "output", "shape") else "") for name in headings],
-        ops=list(_op_rows(pictures[1], costs.layers(instructions), instructions is not None)),
-        has_instructions=instructions is not None,
-        cost=costs.on(),
+        ops=list(_op_rows(pictures[1], costs.layers(counted and counted.ops), counted is not None)),
+        counted=counted,
+        cost=cost,
         file_bytes=weights_of(made.model),
         parts=list(_parts(after)),
-        weights=list(_weights(after)),
         data=steps_data(pictures),
-        plan=costs.plan_json(made),
+        plan=costs.plan_json(made, cost),
         reserve=RESERVE_BYTES,
     )
 
@@ -166,9 +194,8 @@ def _op_rows(picture: Picture, layers: Sequence[Layer], is_counted: bool) -> Ite
     by_op = {layer.index: layer for layer in layers}
     for op, taken in steps.items():
         if op == PUSH:
-            layer = Layer(
-                PUSH, "rows of the input", "", (), 0, None, max(plan.pressure[step] for step in taken), None, 0
-            )
+            held = max(plan.pressure[step] for step in taken)
+            layer = Layer(PUSH, "rows of the input", "", (), 0, None, held, None, 0)
         else:
             layer = by_op[plan.graph.ops[op].number]
         kind = layer.kind.lower().replace("_", " ")
@@ -190,14 +217,6 @@ def _cells(layer: Layer, shared_bytes: int, is_counted: bool) -> list[str]:
     return ["×".join(map(str, layer.shape)), *words, f"{100 * layer.share:.1f} %"]
 
 
-def _weights(plan: Plan) -> Iterator[dict[str, Any]]:
-    """A row of the page's table for each op whose weights are copied before it runs."""
-    for found in plan.weights.ops if plan.weights is not None else ():
-        if found.op in plan.weight_copies:
-            label = plan.graph.nodes[found.op].label
-            yield {"label": label, "size_bytes": found.size_bytes, "times": round(found.times)}
-
-
 def _parts(plan: Plan) -> Iterator[tuple[str, int]]:
     """What the arena holds at some time or other; the parts share addresses."""
     graph = plan.graph
@@ -206,4 +225,3 @@ def _parts(plan: Plan) -> Iterator[tuple[str, int]]:
     if plan.state_bytes:
         yield "state, kept from run to run", plan.state_bytes
     yield "largest kernel scratch", max((b.size_bytes for b in plan.buffers if b.scratch_of is not None), default=0)
-    yield "all tensors, were each to have its own place", sum(b.size_bytes for b in plan.buffers)

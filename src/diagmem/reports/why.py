@@ -80,7 +80,7 @@ class Chain:
         """A row for each link, from the top down: offset, size, name, how far above the next, what asks for that."""
         for link in self.links:
             notes = [self.step_text(link.step)] if link.step is not None else []
-            notes += [f"{link.free_bytes} B free below"] if link.free_bytes else []
+            notes += [f"{link.free_bytes:,} B free below"] if link.free_bytes else []
             notes += ["pinned there"] if link.is_pinned else []
             distance = "" if link.step is None else f"{link.distance_bytes:,}"
             name = short_name(self.plan.graph, link.buffer)

@@ -68,5 +68,5 @@ def core_named(name: str) -> Core:
     if chip is not None:
         return chip.core
     known = [*(core.key for core in CORES), *(chip.name for chip in chips()), *(board.name for board in boards())]
-    hint = did_you_mean(name, known, f"known: {', '.join(core.key for core in CORES)}")
+    hint = did_you_mean(name, known, f"known: {', '.join(core.key for core in CORES if core.cpu)}")
     raise PlanError(f"core '{one_line(name)}' is not known; {hint}")

@@ -14,13 +14,16 @@ def plain(name: str) -> str:
 
 
 def suggestions(name: str, known: Iterable[str]) -> list[str]:
-    """Known names of the same family, nearest first; else those that are spelled alike."""
-    by_plain = {plain(one): one for one in known}
+    """Known names of the same family, nearest first; else those that are spelled alike. What stands behind the dash of
+    a name counts as one as well: `m4`."""
+    whole = {plain(one): one for one in known}
+    ends = {end: one for one in whole.values() if len(end := plain(one.rpartition("-")[2])) > 1}
+    by_plain = {**ends, **whole}
     asked = plain(name)
     alike = sorted(by_plain, key=lambda one: (-difflib.SequenceMatcher(None, asked, one).ratio(), one))
     family = [one for one in alike if asked and (one.startswith(asked) or asked.startswith(one) or asked in one)]
     found = family or difflib.get_close_matches(asked, by_plain, n=MOST_SUGGESTIONS, cutoff=0.6)
-    return [by_plain[one] for one in found[:MOST_SUGGESTIONS]]
+    return [*dict.fromkeys(by_plain[one] for one in found)][:MOST_SUGGESTIONS]
 
 
 def did_you_mean(name: str, known: Iterable[str], otherwise: str) -> str:

@@ -333,7 +333,7 @@ def trace(
                 "no safe overlap follows from a trace of it"
             )
     if len(prints[0]) != len(prints[1]):
-        raise TraceError("the program runs other operations when its data change; it cannot be traced")
+        raise TraceError("the program runs different operations on different data; it cannot be traced")
 
 
 def trace_call(program: Executable, call: Call) -> CallTrace:

@@ -28,22 +28,6 @@ from diagmem.transforms.narrow_types import narrow_state, narrow_weights
 from diagmem.transforms.remove_channels import remove_channels
 from diagmem.transforms.time_as_rows import time_as_rows
 
-__all__ = [
-    "ALWAYS",
-    "CHANNELS",
-    "FOR_ROWS",
-    "ONLY_FOR_ROWS",
-    "SOMETIMES_WORSE",
-    "TRANSFORMS",
-    "Choice",
-    "Removal",
-    "Transform",
-    "macs_of",
-    "transformed",
-    "transformed_again",
-    "weights_of",
-]
-
 Transform = Callable[[Graph, Choice], Graph]
 
 TRANSFORMS: Mapping[str, Transform] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from typing import NamedTuple
@@ -22,16 +22,25 @@ from diagmem.model.graph import (
     row_major_strides,
     strides_of,
 )
-from diagmem.ops import kind_of
+from diagmem.ops import OpKind, kind_of
 from diagmem.ops.loops.chunks import Chunks, RearrangeKind
 
 Choice = Callable[[Op], bool]
 """Which ops a transform may remove."""
 
-RESHAPES = ("RESHAPE", "SQUEEZE", "EXPAND_DIMS")
-
 MOST_VIEWS = 128
 """Of one tensor: all pairs of them are compared."""
+
+
+def is_among(op: Op, names: Callable[[OpKind], Collection[str]]) -> bool:
+    """Whether the op is one of those names of its kind that have a trait."""
+    kind = kind_of(op.kind)
+    return kind is not None and op.kind in names(kind)
+
+
+def makes_parts(op: Op) -> bool:
+    """Whether its outputs are parts of an input."""
+    return is_among(op, lambda kind: kind.parts)
 
 
 def only_moves(op: Op) -> bool:

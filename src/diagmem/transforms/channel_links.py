@@ -14,12 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from diagmem.model.graph import DType, Node, Tensor, Window1D
-from diagmem.ops.convolution import conv_2d, depthwise_conv_2d
+from diagmem.ops import OpKind, kind_of
 from diagmem.ops.kind import axis_of
+from diagmem.ops.loops.windowed import WindowedKind
 from diagmem.ops.moving.strided_slice import StridedSlice
 from diagmem.ops.numerics.quantised import stored_zero
 from diagmem.ops.numerics.weighted_sums import ChannelsS16, bias_of, finished, requantisation_of
-from diagmem.transforms._editing import RESHAPES, taken_by
+from diagmem.transforms._editing import makes_parts, taken_by
 
 Array = npt.NDArray[Any]
 
@@ -34,8 +35,6 @@ MOST_WIDE_SUM = 2**46
 
 MOST_WEIGHTS = 2**22
 """Handled at a time, so that large layers do not take much memory."""
-
-KINDS = ("CONV_2D", "FULLY_CONNECTED", "DEPTHWISE_CONV_2D")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,8 +52,11 @@ class Sums:
 
     @classmethod
     def of(cls, node: Node) -> Sums | None:
-        """None without known constant weights, and for other arithmetic."""
-        if node.op.kind not in KINDS or len(node.inputs) < 2 or not _is_known(node):
+        """None without known constant weights, and for other arithmetic. TRANSPOSE_CONV gathers: its data is behind its
+        filter."""
+        kind = kind_of(node.op.kind)
+        layer = None if kind is None or kind.takes.data else kind.takes.weights
+        if kind is None or layer is None or len(node.inputs) < 2 or not _is_known(node):
             return None
         data, filters = node.input(0), node.input(1)
         values, channels = filters.data, data.shape[-1] if data.shape else 0
@@ -63,18 +65,14 @@ class Sums:
         if filters.dtype is DType.UINT8:
             values = values.astype(np.int32) - stored_zero(filters)
         sources = None
-        if node.op.kind == "DEPTHWISE_CONV_2D":
+        if layer.axis:
             weights = values[0].reshape(-1, values.shape[3]).T[:, :, None]
             sources = np.arange(values.shape[3]) // node.attributes.multiplier
-        elif node.op.kind == "CONV_2D":
-            weights = values.reshape(len(values), -1, values.shape[3])
-        elif values.shape[1] % channels == 0:
+        elif values.shape[-1] % channels == 0:
             weights = values.reshape(len(values), -1, channels)
         else:
             return None
-        if sources is None and weights.shape[2] != channels:
-            return None
-        inside = _inside(node, weights.shape[1])
+        inside = _inside(node, kind, weights.shape[1])
         if inside is None:
             return None
         bias = bias_of(node)
@@ -158,11 +156,11 @@ def _is_known(node: Node) -> bool:
     return is_plain and data.dtype in STORED and node.output.dtype is data.dtype
 
 
-def _inside(node: Node, taps: int) -> Array | None:
+def _inside(node: Node, kind: OpKind, taps: int) -> Array | None:
     """[place, tap]: the different sets of taps that lie inside the image together; None if there are too many."""
-    if node.op.kind == "FULLY_CONNECTED":
+    if not isinstance(kind, WindowedKind):
         return np.ones((1, taps), bool)
-    window = (conv_2d if node.op.kind == "CONV_2D" else depthwise_conv_2d).KIND.window(node)
+    window = kind.window(node)
     rows, cols = (_sets(axis) for axis in (window.rows, window.cols))
     if rows.size * cols.size > MOST_WEIGHTS:
         return None
@@ -175,8 +173,6 @@ def _sets(axis: Window1D) -> Array:
     taps = np.arange(axis.kernel)
     return (ends[:, :1] <= taps) & (taps < ends[:, 1:])
 
-
-PARTS = ("SPLIT", "SPLIT_V", "SLICE", "STRIDED_SLICE")
 
 MOST_ELEMS = 2**22
 """Of an output; larger ones are not analysed."""
@@ -197,10 +193,12 @@ class Parts(NamedTuple):
 def parts_of(node: Node) -> Parts | None:
     """None where that depends on unknown values, or channels do not stay apart."""
     a, is_small = node.attributes, all(output.shape and 0 < output.elems <= MOST_ELEMS for output in node.outputs)
-    if isinstance(a, StridedSlice) and (a.ellipsis_mask or a.new_axis_mask or a.shrink_axis_mask or a.offset):
-        # Its numbers do not stand for an axis each.
-        return None
-    taken = taken_by(node) if node.op.kind in PARTS and is_small else None
+    if isinstance(a, StridedSlice):
+        # Its numbers must stand for an axis each. `remove_channels` rewrites them for steps forward only.
+        steps = node.input(3).ints if node.input(3).data is not None else ()
+        if a.ellipsis_mask or a.new_axis_mask or a.shrink_axis_mask or a.offset or (0, *steps)[-1] < 0:
+            return None
+    taken = taken_by(node) if makes_parts(node.op) and is_small else None
     if taken is None:
         return None
     source, found = taken.source, []
@@ -213,22 +211,6 @@ def parts_of(node: Node) -> Parts | None:
             return None
         found.append(channels[0])
     return Parts(source, tuple(found))
-
-
-SAME = frozenset(
-    (
-        *("RELU", "RELU6", "RELU_N1_TO_1", "LEAKY_RELU", "ELU", "HARD_SWISH", "LOGISTIC", "TANH", "GELU", "ABS", "NEG"),
-        *("EXP", "SQUARE", "SQRT", "RSQRT", "LOG", "SIN", "COS", "FLOOR", "CEIL", "ROUND", "QUANTIZE", "DEQUANTIZE"),
-        *("ADD", "SUB", "MUL", "DIV", "MAXIMUM", "MINIMUM", "SQUARED_DIFFERENCE", "PRELU"),
-    )
-)
-"""Kinds that compute output channel c from channel c of each input."""
-
-OF_IMAGES = ("MAX_POOL_2D", "AVERAGE_POOL_2D", "RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR")
-"""The same, of the first input only; a second one says how large the image becomes."""
-
-REDUCTIONS = ("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN")
-PADS = ("PAD", "PADV2", "MIRROR_PAD")
 
 
 class Link(NamedTuple):
@@ -244,26 +226,21 @@ class Link(NamedTuple):
 def links_of(node: Node) -> tuple[Link, ...] | None:
     """The links between an operation's inputs, weights of a depthwise layer included, and its outputs; None if they are
     not known. An input without a link keeps all of its channels."""
-    if node.op.kind in PARTS:
+    if makes_parts(node.op):
         return _parts(node)
-    if len(node.outputs) != 1 or not node.output.shape or not node.inputs or node.inputs[0] is None:
+    kind, data = kind_of(node.op.kind), node.inputs[0] if node.inputs else None
+    if kind is None or len(node.outputs) != 1 or not node.output.shape or data is None or not data.shape:
         return None
-    kind, data, output = node.op.kind, node.input(0), node.output
-    if not data.shape:
-        return None
-    if kind == "DEPTHWISE_CONV_2D":
-        return _depthwise(node)
-    if kind == "CONCATENATION":
+    if kind.takes.weights is not None:
+        return _depthwise(node) if kind.takes.weights.axis else None
+    if node.op.kind == "CONCATENATION":
         return tuple(_joined(node))
-    if kind in RESHAPES:
+    if kind.is_alias:
         return _reshaped(node)
-    if kind in REDUCTIONS + PADS:
-        return (_same(data, output),) if spares_channels(node) else None
-    if kind in OF_IMAGES:
-        return (_same(data, output),) if len(data.shape) == 4 else None
-    if kind not in SAME:
+    if not kind.keeps_channels(node):
         return None
-    return tuple(_same(t, output) for t in node.inputs if t is not None and _is_alike(t, output))
+    linked = node.inputs if kind.is_pointwise else node.inputs[:1]
+    return tuple(_same(t, node.output) for t in linked if t is not None and _is_alike(t, node.output))
 
 
 def _parts(node: Node) -> tuple[Link, ...] | None:
@@ -281,16 +258,6 @@ def _is_alike(tensor: Tensor, output: Tensor) -> bool:
 def _same(tensor: Tensor, output: Tensor) -> Link:
     channels = np.arange(output.shape[-1])
     return Link(tensor, channels, channels, output)
-
-
-def spares_channels(node: Node) -> bool:
-    """Whether a reduction or a PAD leaves the last axis alone."""
-    numbers, rank = node.input(1), len(node.input(0).shape)
-    if numbers.data is None:
-        return False
-    if node.op.kind in PADS:
-        return not numbers.data.reshape(-1, 2)[-1].any()
-    return all(axis_of(axis, rank) != rank - 1 for axis in numbers.ints)
 
 
 def _depthwise(node: Node) -> tuple[Link, ...] | None:

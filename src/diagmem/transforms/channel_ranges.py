@@ -9,17 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import ABSENT, DType, Graph, Node, Tensor
-from diagmem.ops import Activation, Unsupported, kind_of
+from diagmem.ops import Activation, OpKind, Unsupported, kind_of
 from diagmem.ops.kind import axis_of
 from diagmem.ops.moving.pad import zero_paddings_of
 from diagmem.ops.numerics.quantised import integer_range, real_range, scale_of, stored_zero
 from diagmem.ops.numerics.weighted_sums import finished_f32
-from diagmem.transforms.channel_links import PARTS, STORED, Array, Sums, parts_of, spares_channels
+from diagmem.transforms._editing import is_among, makes_parts
+from diagmem.transforms.channel_links import STORED, Array, Sums, parts_of
 
 MOST_EXACT = 2.0**53
 """Integers below that are held exactly by float64."""
@@ -72,19 +74,14 @@ class Range:
 Given = Sequence[Range | None]
 """The range of each input, None for one that is absent."""
 
-TABULATED = STORED
-"""Types whose every value can be tried."""
-
-CORNERED = ("ADD", "SUB", "MUL", "MAXIMUM", "MINIMUM")
-"""Monotonic in each input while the other is constant: the ends of ranges give the ends."""
-
 
 def outputs_of(node: Node, given: Given) -> Range | None:
     """The range of the one output; None if nothing is known."""
-    rule = RULES.get(node.op.kind)
-    if rule is None or len(node.outputs) != 1 or not node.output.elems or not node.output.shape:
+    kind = kind_of(node.op.kind)
+    if kind is None or len(node.outputs) != 1 or not node.output.elems or not node.output.shape:
         return None
-    return rule(node, given)
+    rule = RULES.get(node.op.kind) or _rule_of(kind, node)
+    return None if rule is None else rule(node, given)
 
 
 def _first(given: Given) -> Range:
@@ -117,13 +114,31 @@ def _weighted_f32(sums: Sums, given: Range) -> Range:
     return Range(np.where(is_fixed, value, -np.inf), np.where(is_fixed, value, np.inf))
 
 
-def _unary(node: Node, given: Given) -> Range | None:
-    """Every value within the range is tried."""
-    data, found = node.input(0), _first(given)
-    if data.dtype not in TABULATED:
-        return _at_constants(node, given)
-    info = np.iinfo(data.dtype.numpy)
-    values = np.arange(info.min, info.max + 1).astype(data.dtype.numpy)
+def _pointwise(node: Node, given: Given) -> Range | None:
+    """Of one input every value within its range is tried. Else what is constant is computed, and so are the ends, where
+    they give the ends."""
+    dtype, spread = node.output.dtype, []
+    for found in (found for found in given if found is not None):
+        if len(found.low) not in (1, node.output.shape[-1]):
+            return None
+        spread.append(Range(*(np.broadcast_to(limit, node.output.shape[-1:]) for limit in (found.low, found.high))))
+    if len(given) == 1 and node.input(0).dtype in STORED:
+        return _tried(node, spread[0])
+    if dtype not in STORED or not is_among(node.op, lambda kind: kind.monotone) or _may_overflow(node):
+        return _at_constants(node, spread)
+    ends = product(*((found.low.astype(dtype.numpy), found.high.astype(dtype.numpy)) for found in spread))
+    corners = [_applied(node, values, len(spread[0].low)).astype(np.float64) for values in ends]
+    return Range(np.minimum.reduce(corners), np.maximum.reduce(corners))
+
+
+def _may_overflow(node: Node) -> bool:
+    """Products must be scaled down."""
+    return node.op.kind == "MUL" and scale_of(node.input(0)) * scale_of(node.input(1)) >= scale_of(node.output)
+
+
+def _tried(node: Node, found: Range) -> Range:
+    info = np.iinfo(node.input(0).dtype.numpy)
+    values = np.arange(info.min, info.max + 1).astype(info.dtype)
     table = _applied(node, [values], len(values)).astype(np.float64)
     pairs, which = np.unique(np.stack([found.low, found.high], axis=1), axis=0, return_inverse=True)
     parts = [table[int(low) - info.min : int(high) - info.min + 1] for low, high in pairs]
@@ -131,38 +146,9 @@ def _unary(node: Node, given: Given) -> Range | None:
     return Range(ends[:, 0], ends[:, 1])
 
 
-def _binary(node: Node, given: Given) -> Range | None:
-    first, second = (_spread(found, node.output) for found in given[:2])
-    if first is None or second is None:
-        return None
-    if node.op.kind not in CORNERED or node.output.dtype not in STORED:
-        return _at_constants(node, (first, second))
-    # Products must be scaled down, so that none overflows.
-    if node.op.kind == "MUL" and scale_of(node.input(0)) * scale_of(node.input(1)) >= scale_of(node.output):
-        return _at_constants(node, (first, second))
-    dtype = node.output.dtype.numpy
-    corners = [
-        _applied(node, [a.astype(dtype), b.astype(dtype)], len(a)).astype(np.float64)
-        for a in (first.low, first.high)
-        for b in (second.low, second.high)
-    ]
-    return Range(np.minimum.reduce(corners), np.maximum.reduce(corners))
-
-
-def _spread(found: Range | None, output: Tensor) -> Range | None:
-    """Of an operand that is broadcast to the output."""
-    if found is None or len(found.low) not in (1, output.shape[-1]):
-        return None
-    return Range(*(np.broadcast_to(limit, output.shape[-1:]) for limit in (found.low, found.high)))
-
-
-def _at_constants(node: Node, given: Given) -> Range | None:
+def _at_constants(node: Node, ranges: Sequence[Range]) -> Range:
     """The result where all operands are constant; elsewhere any value."""
-    ranges = [found for found in given if found is not None]
-    if not all(np.isin(len(found.low), (1, node.output.shape[-1])) for found in ranges):
-        return None
-    is_fixed = np.logical_and.reduce(np.broadcast_arrays(*(found.is_constant for found in ranges)))
-    whole = Range.whole(node.output)
+    is_fixed, whole = np.logical_and.reduce([found.is_constant for found in ranges]), Range.whole(node.output)
     if not is_fixed.any():
         return whole
     sources = [t for t in node.inputs if t is not None]
@@ -187,7 +173,7 @@ def _pooled(node: Node, given: Given) -> Range | None:
     is_float32 = node.output.dtype is DType.FLOAT32
     if is_float32 and node.op.kind != "MAX_POOL_2D":
         found = Range(*(np.where(found.is_constant & (found.low == 0), 0.0, end) for end in (-np.inf, np.inf)))
-    if node.op.kind == "L2_POOL_2D" or not (is_float32 or node.output.dtype in STORED):
+    if not (is_float32 or node.output.dtype in STORED):
         return None
     low, high = real_range(activation) if is_float32 else integer_range(activation, node.output)
     return Range(np.clip(found.low, low, high), np.clip(found.high, low, high))
@@ -196,8 +182,7 @@ def _pooled(node: Node, given: Given) -> Range | None:
 def _monotone(node: Node, given: Given) -> Range | None:
     """Monotonic, and each channel computed from that channel alone: the ends of ranges give the ends."""
     found, kind, data = _first(given), kind_of(node.op.kind), node.input(0)
-    keeps_channels = node.op.kind.startswith("RESIZE") or spares_channels(node)
-    if kind is None or data.dtype not in STORED or not keeps_channels or not found.is_constant.any():
+    if kind is None or data.dtype not in STORED or not found.is_constant.any():
         return None
     others = [None if t is None else t.data for t in node.inputs[1:]]
     if any(values is None for values in others):
@@ -240,17 +225,21 @@ def _reshaped(node: Node, given: Given) -> Range | None:
 
 
 RULES: Mapping[str, Callable[[Node, Given], Range | None]] = {
-    **dict.fromkeys(("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"), _weighted),
-    **dict.fromkeys(("RELU", "RELU6", "RELU_N1_TO_1", "LEAKY_RELU", "ELU", "HARD_SWISH", "LOGISTIC", "TANH"), _unary),
-    **dict.fromkeys(("GELU", "ABS", "NEG", "EXP", "SQUARE", "QUANTIZE", "DEQUANTIZE"), _unary),
-    **dict.fromkeys((*CORNERED, "DIV", "SQUARED_DIFFERENCE", "PRELU"), _binary),
     **dict.fromkeys(("MAX_POOL_2D", "AVERAGE_POOL_2D"), _pooled),
-    **dict.fromkeys(("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN"), _monotone),
-    **dict.fromkeys(("RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR"), _monotone),
     **dict.fromkeys(("PAD", "PADV2"), _padded),
-    **dict.fromkeys(("RESHAPE", "SQUEEZE", "EXPAND_DIMS"), _reshaped),
     "CONCATENATION": _joined,
 }
+"""Kinds of which more is known than their traits say."""
+
+
+def _rule_of(kind: OpKind, node: Node) -> Callable[[Node, Given], Range | None] | None:
+    if kind.takes.weights is not None:
+        return _weighted
+    if kind.is_alias:
+        return _reshaped
+    if not kind.keeps_channels(node):
+        return None
+    return _pointwise if kind.is_pointwise else _monotone if node.op.kind in kind.monotone else None
 
 
 def ranges_of(graph: Graph) -> dict[int, Range]:
@@ -260,7 +249,7 @@ def ranges_of(graph: Graph) -> dict[int, Range]:
     for node in graph.nodes:
         if kind_of(node.op.kind) is None or any(t.is_variable or t.view is not None for t in node.outputs):
             continue
-        if node.op.kind in PARTS:
+        if makes_parts(node.op):
             found.update(_parts(node, found))
             continue
         given = [None if t == ABSENT else found[t] for t in node.op.inputs]

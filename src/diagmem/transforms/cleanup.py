@@ -13,16 +13,17 @@ import numpy as np
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import ABSENT, DType, ExplicitPadding, Graph, Node, Op, Tensor
 from diagmem.ops import Activation, Unsupported, kind_of
-from diagmem.ops.convolution import conv_2d, depthwise_conv_2d
+from diagmem.ops.elementwise.unary import CLAMPS, FUSED
 from diagmem.ops.folding import folded
-from diagmem.ops.moving.pad import zero_paddings_of
+from diagmem.ops.loops.windowed import WindowedKind
+from diagmem.ops.moving.pad import PadKind, zero_paddings_of
 from diagmem.ops.moving.reshape import Reshape
-from diagmem.ops.pooling import pool_2d
 from diagmem.transforms._editing import (
     Choice,
     Draft,
     NotExpressible,
     edited,
+    is_among,
     is_movable,
     is_seen_by_caller,
     only_moves,
@@ -132,26 +133,32 @@ def _remove(draft: Draft, node: Node, source: Tensor) -> bool:
     return draft.replaced_by_views(node.op.index, [view])
 
 
-ALONE = ("RELU", "RELU6", "RELU_N1_TO_1", "LEAKY_RELU", "ABS", "QUANTIZE")
-WITH_A_CONSTANT = ("ADD", "SUB", "MUL", "MAXIMUM", "MINIMUM")
-"""Kinds that make each element of the element at its place."""
-
 STORED = (DType.INT8, DType.INT16)
 
 
 def drop_identities(graph: Graph, choice: Choice) -> Graph:
     """Every value that each channel can have is tried, so it is exact; of integers only. The op's readers read its
     input, or, of two in a row, that of the first, if that has the same scale. What the caller sees stays."""
-    candidates = [node for node in graph.nodes if node.op.kind in ALONE + WITH_A_CONSTANT and choice(node.op)]
+    candidates = [node for node in graph.nodes if _may_be_identity(node) and choice(node.op)]
     if not candidates or any(tensor.view is not None for tensor in graph.tensors):
         return graph
     ranges, instead = ranges_of(graph), dict[int, int]()
     for node in candidates:
-        source = next((s for s, made in _sources(graph, node, ranges) if _is_same(s, node.output, made)), None)
+        source = next((s for s, made in _sources(graph, node, ranges) if _is_same(s, node.output, *made)), None)
         if source is not None and not is_seen_by_caller(graph, node.output.index) and is_movable(node.output):
             instead[node.output.index] = instead.get(source.index, source.index)
     gone = [graph.producer[tensor] for tensor in instead]
     return edited(graph, without=gone, instead=instead) if gone else graph
+
+
+def _may_be_identity(node: Node) -> bool:
+    """A function of one tensor, alike to its output; two functions in a row may be alike only together."""
+    kind, given = kind_of(node.op.kind), {t.index: t for _, t in node.activations()}
+    if kind is None or not kind.is_pointwise or not kind.keeps_channels(node) or len(given) != 1:
+        return False
+    (data,) = given.values()
+    is_stored = data.dtype in STORED and bool(data.shape) and is_movable(data)
+    return is_stored and (node.op.kind == "QUANTIZE" or _is_alike(data, node.output))
 
 
 Values = tuple[Array, Array, Array]
@@ -160,17 +167,18 @@ Values = tuple[Array, Array, Array]
 
 def _sources(graph: Graph, node: Node, ranges: dict[int, Range]) -> Iterator[tuple[Tensor, Values]]:
     """The op's input, with what becomes of its values; then, of an op behind another, that one's input."""
-    data = next((t for _, t in node.activations()), None)
-    if data is None or data.dtype not in STORED or not data.shape or not is_movable(data):
-        return
+    data = next(t for _, t in node.activations())
     info, found = np.iinfo(data.dtype.numpy), ranges[data.index]
+    ends = np.stack([found.low, found.high])
+    if node.op.kind != "QUANTIZE" and ((made := _applied(node, data, ends)) is None or (made != ends).any()):
+        return
     values = np.repeat(np.arange(info.min, info.max + 1)[:, None], data.shape[-1], axis=1)
     made = _applied(node, data, values)
     if made is None:
         return
     yield data, (values, made, (found.low <= values) & (values <= found.high))
     before = graph.nodes[graph.producer[data.index]] if data.index in graph.producer else None
-    if before is None or before.op.kind != "QUANTIZE" or node.op.kind != "QUANTIZE":
+    if before is None or before.op.kind != "QUANTIZE" or node.op.kind != "QUANTIZE" or not _may_be_identity(before):
         return
     for source, (given, between, can_be) in _sources(graph, before, ranges):
         if source.index == before.input(0).index:
@@ -200,24 +208,23 @@ def _applied(node: Node, data: Tensor, values: Array) -> Array | None:
         return None
 
 
-def _is_same(source: Tensor, target: Tensor, values: Values) -> bool:
-    given, made, can_be = values
-    is_alike = (source.shape, source.dtype, source.quantisation) == (target.shape, target.dtype, target.quantisation)
-    return is_alike and bool((given == made)[can_be].all())
+def _is_alike(source: Tensor, target: Tensor) -> bool:
+    return (source.shape, source.dtype, source.quantisation) == (target.shape, target.dtype, target.quantisation)
 
 
-ACTIVATIONS = {"RELU": Activation.RELU, "RELU6": Activation.RELU6, "RELU_N1_TO_1": Activation.RELU_N1_TO_1}
+def _is_same(source: Tensor, target: Tensor, given: Array, made: Array, can_be: Array) -> bool:
+    return _is_alike(source, target) and bool((given == made)[can_be].all())
 
-PRODUCERS = frozenset(
-    ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "AVERAGE_POOL_2D", "MAX_POOL_2D", "ADD", "SUB", "MUL", "DIV")
-)
-"""Ops whose kernels end with a clamp."""
+
+def clamps(op: Op) -> bool:
+    """Whether it can have an activation."""
+    return is_among(op, lambda kind: kind.clamps)
 
 
 def fuse_activation(graph: Graph, choice: Choice) -> Graph:
-    """Exact, because it moves a clamp past nothing: the activation is all that reads its input, which the caller does
-    not see, has the scale of that input, and its producer has no activation yet, or the same one."""
-    for number in [op.number for op in graph.ops if op.kind in ACTIVATIONS and choice(op)]:
+    """Exact, because no computation lies between producer and clamp: the activation is all that reads its input, which
+    the caller does not see, has the scale of that input, and its producer has no activation yet, or the same one."""
+    for number in [op.number for op in graph.ops if op.kind in FUSED and choice(op)]:
         node = next(node for node in graph.nodes if node.op.number == number)
         graph = _fused(graph, node) or graph
     return graph
@@ -228,8 +235,8 @@ def _fused(graph: Graph, node: Node) -> Graph | None:
     index = graph.producer.get(source.index)
     if index is None or graph.readers(source.index) != (node.op.index,) or is_seen_by_caller(graph, source.index):
         return None
-    producer, activation = graph.ops[index], ACTIVATIONS[node.op.kind]
-    if producer.kind not in PRODUCERS or producer.attributes.activation not in (Activation.NONE, activation):
+    producer, activation = graph.ops[index], FUSED[node.op.kind]
+    if not clamps(producer) or producer.attributes.activation not in (Activation.NONE, activation):
         return None
     if (source.dtype, source.quantisation) != (target.dtype, target.quantisation):
         return None
@@ -238,18 +245,10 @@ def _fused(graph: Graph, node: Node) -> Graph | None:
     return edited(graph, without=[node.op.index], ops={index: fused})
 
 
-WINDOWS = {
-    "CONV_2D": conv_2d.KIND.window,
-    "DEPTHWISE_CONV_2D": depthwise_conv_2d.KIND.window,
-    "MAX_POOL_2D": pool_2d.KIND.window,
-}
-"""Ops that can take over a PAD. An average does not count its own border, so it cannot."""
-
-
 def fold_pad(graph: Graph, choice: Choice) -> Graph:
-    """Height and width alone are padded, with 0, and every reader is one of `WINDOWS`. A convolution reads 0 beyond its
+    """Height and width alone are padded, with 0, and every reader can take that over. A convolution reads 0 beyond its
     borders. Max pooling reads nothing there, so its image must hold nothing below 0, and every window a part of it."""
-    for number in [op.number for op in graph.ops if op.kind in ("PAD", "PADV2") and choice(op)]:
+    for number in [op.number for op in graph.ops if isinstance(kind_of(op.kind), PadKind) and choice(op)]:
         node = next(node for node in graph.nodes if node.op.number == number)
         graph = _folded(graph, node) or graph
     return graph
@@ -275,18 +274,21 @@ def _folded(graph: Graph, node: Node) -> Graph | None:
 
 def _with_border(graph: Graph, node: Node, source: int, pads: list[tuple[int, int]]) -> Op | None:
     """The op, reading what is padded; None if its results would change."""
-    if node.op.kind not in WINDOWS or node.op.inputs[0] in node.op.inputs[1:]:
+    kind = kind_of(node.op.kind)
+    if not isinstance(kind, WindowedKind) or node.op.kind not in kind.takes_padding:
         return None
-    window = WINDOWS[node.op.kind](node)
+    if node.op.inputs[0] in node.op.inputs[1:]:
+        return None
+    window = kind.window(node)
     (top, bottom), (left, right) = pads[1], pads[2]
     rows, cols = window.rows, window.cols
     padding = ExplicitPadding(
         top + rows.pad_before, bottom + rows.pad_after, left + cols.pad_before, right + cols.pad_after
     )
     op = replace(node.op, inputs=(source, *node.op.inputs[1:]), attributes=replace(node.attributes, padding=padding))
-    folded = WINDOWS[op.kind](Node(op, (graph.tensors[source], *node.inputs[1:]), node.outputs))
-    if op.kind != "MAX_POOL_2D":
+    if kind.takes.weights is not None:
         return op
+    folded = kind.window(Node(op, (graph.tensors[source], *node.inputs[1:]), node.outputs))
     has_image = all(len(axis.first_reads()[0]) == axis.size_out for axis in (folded.rows, folded.cols))
     return op if has_image and _is_never_negative(graph, source) else None
 
@@ -295,5 +297,6 @@ def _is_never_negative(graph: Graph, tensor: int) -> bool:
     producer = graph.producer.get(tensor)
     if producer is None:
         return False
-    op, clamps = graph.ops[producer], (Activation.RELU, Activation.RELU6)
-    return op.kind in ("RELU", "RELU6") or getattr(op.attributes, "activation", None) in clamps
+    op = graph.ops[producer]
+    clamp = op.attributes.activation.name if clamps(op) else op.kind
+    return clamp in CLAMPS and CLAMPS[clamp][0] >= 0

@@ -14,16 +14,16 @@ from diagmem.transforms._editing import (
     Draft,
     NotExpressible,
     Taken,
+    is_among,
     is_movable,
     is_seen_by_caller,
+    makes_parts,
     moved_into,
     only_moves,
     part_at,
     part_of,
     taken_by,
 )
-
-JOINS = ("CONCATENATION", "PACK")
 
 
 def remove_concat(graph: Graph, choice: Choice) -> Graph:
@@ -38,7 +38,7 @@ def remove_concat(graph: Graph, choice: Choice) -> Graph:
     """
     draft = Draft(graph)
     for op in graph.ops:
-        if op.kind in JOINS and choice(op):
+        if is_among(op, lambda kind: kind.joins) and choice(op):
             _remove_join(draft, draft.node(op.index))
     return draft.graph()
 
@@ -109,16 +109,13 @@ def _places(node: Node) -> Iterator[View]:
         yield View(whole.base, own + start * whole.strides[axis], whole.strides)
 
 
-CUTS = ("SPLIT", "SPLIT_V", "SLICE", "STRIDED_SLICE", "UNPACK")
-
-
 def remove_slices(graph: Graph, choice: Choice) -> Graph:
     """Outputs become views of the input, which must lie in RAM. What is taken must be constant and expressible by
     strides, the caller may see no output, and every reader must have a kernel that can address a view. A slice of a
     slice is removed first, so that it does not block the other one."""
     draft = Draft(graph)
     for op in reversed(graph.ops):
-        if op.kind in CUTS and choice(op):
+        if makes_parts(op) and choice(op):
             _remove_cut(draft, draft.node(op.index))
     return draft.graph()
 

@@ -14,15 +14,12 @@ import numpy as np
 
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Graph, Node, Op, Tensor
-from diagmem.ops import Activation, kinds
+from diagmem.ops import Activation, kind_of, kinds
 from diagmem.ops.kind import Array
 from diagmem.transforms._editing import Choice, edited, is_seen_by_caller
 
 NARROW = (DType.FLOAT16, DType.INT8)
-WEIGHTED = ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED")
 REAL = {DType.FLOAT32}
-WEIGHTS = 1
-"""Their position among the inputs."""
 
 
 def narrow_weights(graph: Graph, choice: Choice) -> Graph:
@@ -43,19 +40,21 @@ def narrow_weights(graph: Graph, choice: Choice) -> Graph:
 
 def _stored(graph: Graph, tensor: Tensor) -> Tensor | None:
     """The constant itself, or the one that DENSIFY makes dense."""
-    maker = graph.nodes[graph.producer[tensor.index]] if tensor.index in graph.producer else None
-    found = maker.input(0) if maker is not None and maker.op.kind == "DENSIFY" else tensor
+    maker = _maker(graph, tensor, "DENSIFY")
+    found = tensor if maker is None else maker.input(0)
     return found if found.is_constant and found.data is not None and found.dtype in NARROW else None
 
 
 def _takes(reader: Node, wide: Tensor, stored: Tensor) -> bool:
     """Whether there is a kernel for the layer with the weights as they are stored."""
-    positions = [position for position, t in enumerate(reader.op.inputs) if t == wide.index]
-    if reader.op.kind not in WEIGHTED or positions != [WEIGHTS] or {reader.input(0).dtype, reader.output.dtype} != REAL:
+    kind, positions = kind_of(reader.op.kind), [p for p, t in enumerate(reader.op.inputs) if t == wide.index]
+    if kind is None or kind.takes.weights is None or positions != [kind.takes.weights.filter]:
+        return False
+    if {reader.input(0).dtype, reader.output.dtype} != REAL:
         return False
     try:
         # The bias does not matter here; an operation that has not been folded yet may make it.
-        kinds()[reader.op.kind].c_call(replace(reader, inputs=(reader.inputs[0], stored)))
+        kind.c_call(replace(reader, inputs=(reader.inputs[0], stored)))
     except ModelError:
         return False
     return True

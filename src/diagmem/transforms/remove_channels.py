@@ -15,8 +15,8 @@ from diagmem.ops import kind_of
 from diagmem.ops.moving.reshape import Reshape
 from diagmem.ops.numerics.quantised import stored_zero
 from diagmem.ops.numerics.weighted_sums import bias_of
-from diagmem.transforms._editing import Choice, edited
-from diagmem.transforms.channel_links import PARTS, Array, Link, Sums, links_of, parts_of
+from diagmem.transforms._editing import Choice, edited, makes_parts
+from diagmem.transforms.channel_links import Array, Link, Sums, links_of, parts_of
 from diagmem.transforms.channel_ranges import Range, ranges_of
 from diagmem.transforms.cleanup import has_effect
 
@@ -133,7 +133,7 @@ class _Closure:
 
     def _tied(self, node: Node, links: tuple[Link, ...]) -> None:
         tied = set()
-        if node.op.kind in PARTS:
+        if makes_parts(node.op):
             self._even_out(node)
         for link in links:
             given, made = self.kept[link.tensor.index], self.kept[link.made.index]
@@ -230,9 +230,7 @@ class _Narrowing:
         weights = np.where(fixed[:, None, None], 0, sums.weights[made][:, :, given])
         if filters.dtype is DType.UINT8:
             weights = weights + stored_zero(filters)
-        shape = (len(weights), *filters.shape[1:3], weights.shape[2])
-        if node.op.kind == "FULLY_CONNECTED":
-            shape = (len(weights), weights.shape[1] * weights.shape[2])
+        shape = weights.reshape(len(weights), *filters.shape[1:-1], -1).shape
         scales = _cut(filters.quantisation, 0, len(made), made)
         inputs = [node.op.inputs[0], self._constant(node, 1, shape, weights, scales)]
         values = self._bias(node, sums)

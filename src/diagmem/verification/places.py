@@ -28,6 +28,7 @@ from diagmem.verification.cortex_m import CORES, run_on_core, run_on_cores
 from diagmem.verification.harness import Inputs, Run
 from diagmem.verification.host import run_on_host, run_on_threads
 from diagmem.verification.oracles import RELATIVE_TOLERANCE, Opinion, opinion_of_parts, second_opinion
+from diagmem.verification.profile import check_runs_on, profiled
 from diagmem.verification.reference import sample_inputs
 from diagmem.verification.tflm import Comparison, compare
 
@@ -57,7 +58,7 @@ INTERPRETER_KERNELS = ("tflm-reference", "tflm")
 class CVerdict:
     """What running the C code has shown. `compared_with`: who computed what the outputs should be. `deviations`: where
     one of them computes something else, as documented. `within`: how near numpy's outputs are to the other's, as a
-    part of the largest; 0 where they are the same bit for bit. `cost`: what was foretold."""
+    part of the largest; 0 where they are the same bit for bit. `cost`: what was predicted."""
 
     run: Run
     cost: Cost
@@ -180,6 +181,8 @@ class Verification:
         """What a run of the C code has shown, with what others make of the model."""
         opinion = self.second_opinion
         cost = self.costs.emulated_on(run.on) if run.on in CORES else self.costs.on()
+        if run.ok and run.instructions is not None and CORES[run.on].cores == 1:
+            cost = profiled(self.costs, run.on).cost
         if self.range_fault is not None:
             run = run.failed(f"a channel was taken for what it is not: {self.range_fault}")
         if opinion is None:
@@ -196,6 +199,7 @@ class Verification:
     def _run(self, place: str) -> Run:
         cores, samples = cores_of(place), self.samples
         if place in CORES:
+            check_runs_on(self.costs.plan, place)
             return (run_on_core if cores == 1 else run_on_cores)(self.program, samples, CORES[place])
         return run_on_host(self.program, samples) if cores == 1 else run_on_threads(self.program, samples, cores)
 
@@ -246,7 +250,7 @@ RANDOM_RUNS = 2
 
 
 def range_faults(graph: Graph, ranges: Mapping[int, Range], seed: int = 0) -> Iterator[str]:
-    """Channels that an operation leads out of the range by which they are taken out, in a line each. Random inputs of a
+    """Channels that leave the range by which they were removed, one line each. Random inputs of a
     whole model seldom come near the ends of ranges: a channel that varies once in a million would be taken for a
     constant. So each operation is run by itself, on inputs that lead each of its channels to both ends. What ranges say
     of an operation's inputs is taken for granted, for they are outputs of others, or anything."""

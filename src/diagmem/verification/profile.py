@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from diagmem.costs import Cost, Costs
+from diagmem.kernels import CPUS, kernels_on
 from diagmem.model.errors import PlanError
 from diagmem.model.graph import Node
 from diagmem.model.notebook import ShownAsTable
 from diagmem.model.schedule import PUSH
+from diagmem.planning.plan import Plan
 from diagmem.verification.cortex_m import CORES, count_marks
 from diagmem.verification.reference import sample_inputs
 from diagmem.verification.tools import ToolError
 
 SAMPLE = 5
-"""The first input that is not an edge case."""
+"""The input of a run whose instructions are counted: the first that is not an edge case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +48,9 @@ class Profile(ShownAsTable):
     on: str
     arena_bytes: int
     instructions: int
-    ops: tuple[OpProfile, ...]
+    ops: tuple[OpProfile, ...] = field(repr=False)
     peak_op: int | None
-    cost: Cost
+    cost: Cost = field(repr=False)
 
     def share(self, op: OpProfile) -> float:
         return op.instructions / max(1, self.instructions)
@@ -85,16 +87,22 @@ class Profile(ShownAsTable):
         }
 
 
+def check_runs_on(plan: Plan, core: str) -> None:
+    """Raises PlanError where a plan's kernels use instructions that a core does not have."""
+    kernels_on(core, core if core in CPUS else "", plan.options.kernels)
+
+
 def profiled(costs: Costs, core: str, seed: int = 0) -> Profile:
     """Runs the plan's C once on an emulated core, and counts."""
     if core not in CORES:
         raise PlanError(f"core '{core}' is not known; known: {', '.join(CORES)}")
     program, plan = costs.firmware, costs.plan
+    check_runs_on(plan, core)
     inputs = sample_inputs(program.graph, SAMPLE + 1, seed)[SAMPLE:]
     marks, total = count_marks(program.in_one_arena, inputs, CORES[core])
     own_steps = [step for step in program.steps if step.op != PUSH]
     if len(marks) != len(own_steps):
-        raise ToolError(f"{len(own_steps)} steps were to be counted, and {len(marks)} were seen")
+        raise ToolError(f"{len(own_steps)} steps were expected, but {len(marks)} were counted")
     done = {op: np.zeros(3, dtype=np.int64) for op in program.order}
     before = np.zeros(3, dtype=np.int64)
     for step, mark in zip(own_steps, marks, strict=True):

@@ -205,7 +205,7 @@ def copying(dtype: DType) -> Graph:
 
 @pytest.mark.parametrize("dtype", [DType.INT8, DType.INT16, DType.FLOAT32])
 def test_numbers_with_a_meaning(dtype: DType, tmp_path: Path) -> None:
-    """Real numbers go in and come out as numpy rounds them: halves away from zero, within the range; what is no number
+    """Floats go in and come out as numpy rounds them: halves away from zero, within the range; what is no number
     becomes the least."""
     graph = copying(dtype)
     tensor = graph.tensors[graph.inputs[0]]
@@ -268,5 +268,5 @@ int main(void) {
 
 
 def test_rows_with_a_meaning(tmp_path: Path) -> None:
-    """Where rows are handed over, a row of real numbers becomes one to hand over."""
+    """Where rows are handed over, a row of floats becomes one to hand over."""
     assert ran(emit(by_rows(tall(), input_rows=True)), ROW, tmp_path).returncode == 0

@@ -157,9 +157,9 @@ def test_each_may_have_an_arena_of_its_own() -> None:
 
 
 def test_what_is_not_made_for_it_is_refused() -> None:
-    with pytest.raises(PlanError, match="with one `together`"):
+    with pytest.raises(PlanError, match="with the same `together`"):
         Together.of([diagmem.plan(tiny())], [diagmem.plan(tiny())])
-    with pytest.raises(PlanError, match="name those outside with buffers"):
+    with pytest.raises(PlanError, match="use buffers=NAME=external"):
         diagmem.plan(tiny(), together="keep-outputs", external_io=True)
     with pytest.raises(PlanError, match="names of their own"):
         diagmem.emit_c_together({"a b": tiny(), "a_b": tiny()})

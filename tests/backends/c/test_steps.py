@@ -166,7 +166,7 @@ def long_line(samples: int) -> Graph:
     return with_weights(b.graph(b.fully_connected(b.mean(x, True), 2)))
 
 
-@pytest.mark.parametrize("input_rows", [False, True])
+@pytest.mark.parametrize("input_rows", [pytest.param(False, marks=pytest.mark.deep), True])
 def test_steps_that_repeat_themselves_take_little_flash(input_rows: bool) -> None:
     """A hundred bytes or two, however long the line; and the code runs them all."""
     program = by_rows(long_line(400), input_rows)
@@ -204,7 +204,7 @@ def test_pieces_are_read_by_every_kind_of_window(options: dict[str, Any]) -> Non
 
 
 def test_pieces_are_read_by_several_cores() -> None:
-    """Also where they share rows, and hold some of them back."""
+    """Also where they share rows, and defer some of them."""
     program = Program.of(pipeline.plan(deconvolved_line(), schedule="rows", input_rows=True, cores=2))
     assert len(program.in_pieces) >= 3
     assert program.multicore is not None

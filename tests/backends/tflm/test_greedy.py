@@ -1,4 +1,4 @@
-"""TFLM's own planner, foretold."""
+"""TFLM's own planner, predicted."""
 
 from __future__ import annotations
 

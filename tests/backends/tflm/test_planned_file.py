@@ -66,7 +66,7 @@ def test_real_files_run_in_less(shared: Path, name: str, head: int, arena: int) 
     ],
 )
 def test_built_files_run(make: Callable[[], bytes], kernels: str) -> None:
-    """Variables, scratch, reshapes, unused tensors, several outputs, another order: the same bytes, the head foretold,
+    """Variables, scratch, reshapes, unused tensors, several outputs, another order: the same bytes, the head predicted,
     and never more than TFLM takes alone."""
     data = make()
     plan = pipeline.plan(data, kernels=kernels).plan
@@ -102,7 +102,7 @@ def test_variables_are_left_to_tflm() -> None:
 def test_other_kernels_are_refused() -> None:
     """A plan for kernels that TFLM does not have is not put into a file for it."""
     plan = pipeline.plan(small_models.reshapes(), kernels="diagmem").plan
-    with pytest.raises(PlanError, match="TFLM is not built with kernels 'diagmem'"):
+    with pytest.raises(PlanError, match="the plan is for kernels diagmem; plan with --kernels tflm or"):
         planned_file.emit(small_models.reshapes(), plan)
 
 
@@ -173,9 +173,9 @@ def test_inflated_overlaps_are_caught() -> None:
     data = to_tflite(zoo.build("kws_dscnn_int8"))
     plan = pipeline.plan(data, kernels=REFERENCE).plan
     unsafe = footprint(plan.graph, plan.options, inflated(plan.options.library.separation, 16))
-    posed = build_problem(unsafe, plan.schedule)
-    placed = optimal(replace(posed, lower_bound_bytes=0))
-    offsets = {t: at for b, at in zip(posed.buffers, placed.offsets, strict=True) for t in b.tensors}
+    problem = build_problem(unsafe, plan.schedule)
+    placed = optimal(replace(problem, lower_bound_bytes=0))
+    offsets = {t: at for b, at in zip(problem.buffers, placed.offsets, strict=True) for t in b.tensors}
     held = [offsets.get(t.index, ONLINE) for t in plan.graph.tensors]
     planned = metadata.with_plan(data, plan.graph, held, REFERENCE)
     found = planned_file.embedded_plan(planned, plan.graph, REFERENCE)

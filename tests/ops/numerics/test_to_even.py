@@ -1,4 +1,4 @@
-"""Products in single precision by integers alone: as a processor for real numbers computes them."""
+"""Products in single precision by integers alone: as a floating-point unit computes them."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def test_turns_are_written_and_read_again(input_rows: bool) -> None:
             from_json(damaged, planned.model)
 
 
-def test_rows_that_are_made_again_are_shared_each_time() -> None:
+def test_rows_that_are_recomputed_are_shared_each_time() -> None:
     net = Net()
     x = net.input(1, 30, 8, 8)
     for _ in range(2):

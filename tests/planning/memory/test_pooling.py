@@ -32,14 +32,14 @@ from tests.profiles import examples
 def least_cost(plan: Plan, pools: tuple[tuple[int, float], ...]) -> float | None:
     """Of all ways to put the plan's buffers into pools, each placed by the exact allocator: in the plan's own order."""
     needs = footprint(plan.graph, plan.options)
-    posed = build_problem(needs, plan.schedule)
-    groups = groups_of(needs, plan.schedule, posed.buffers)
-    line = max(b.align_bytes for b in posed.buffers)
+    problem = build_problem(needs, plan.schedule)
+    groups = groups_of(needs, plan.schedule, problem.buffers)
+    line = max(b.align_bytes for b in problem.buffers)
 
     @cache
     def size_of(inside: tuple[int, ...]) -> int:
         members = [b for g in inside for b in groups[g].members]
-        size = optimal(replace(posed.part(members), lower_bound_bytes=0)).arena_bytes if members else 0
+        size = optimal(replace(problem.part(members), lower_bound_bytes=0)).arena_bytes if members else 0
         return -(-size // line) * line
 
     best = None
@@ -80,8 +80,8 @@ def test_traffic_is_what_kernels_touch() -> None:
     y = net.conv(x, 5, kernel=3)
     graph = net.graph(net.relu(y))
     needs, schedule = footprint(graph, Options()), Schedule.whole((0, 1))
-    posed = build_problem(needs, schedule)
-    traffic = {posed.buffers[g.members[0]].name: g.traffic_bytes for g in groups_of(needs, schedule, posed.buffers)}
+    problem = build_problem(needs, schedule)
+    traffic = {problem.buffers[g.members[0]].name: g.traffic_bytes for g in groups_of(needs, schedule, problem.buffers)}
     assert traffic == {"t0": 48 + (2 + 3 + 3 + 2) ** 2 * 3, "t2": 80 + 80, "t3": 80 + 80}
 
 

@@ -35,7 +35,7 @@ POOLS = ("fast:400", "slow:2K:3")
 
 
 def chain(kernels: tuple[int, ...], pixels: int) -> Graph:
-    """Convolutions behind each other, in real numbers."""
+    """Convolutions behind each other, in float."""
     net = Net(DType.FLOAT32)
     x = net.input(1, pixels, pixels, 1)
     for kernel in kernels:
@@ -45,12 +45,12 @@ def chain(kernels: tuple[int, ...], pixels: int) -> Graph:
 
 def least_cost(plan: Plan) -> float:
     """Of all ways to put tensors into the two pools, and to copy weights to the first or not: in the plan's order."""
-    needs, staging = footprint(plan.graph, plan.options), plan.options.staging
-    assert staging is not None
+    needs, copy_pool = footprint(plan.graph, plan.options), plan.options.copy_pool
+    assert copy_pool is not None
     fast, slow = plan.options.pools
-    posed, weights = build_problem(needs, plan.schedule), weights_of(needs, plan.schedule)
-    groups = groups_of(needs, plan.schedule, posed.buffers)
-    whole = replace(posed, buffers=(*posed.buffers, *copies(needs, plan.schedule, weights)))
+    problem, weights = build_problem(needs, plan.schedule), weights_of(needs, plan.schedule)
+    groups = groups_of(needs, plan.schedule, problem.buffers)
+    whole = replace(problem, buffers=(*problem.buffers, *copies(needs, plan.schedule, weights)))
     line = max(b.align_bytes for b in whole.buffers)
 
     @cache
@@ -63,8 +63,8 @@ def least_cost(plan: Plan) -> float:
         for copied in itertools.product((False, True), repeat=len(weights)):
             cost = sum(g.traffic_bytes * (fast, slow)[n].cost for g, n in zip(groups, where, strict=True))
             for own, is_copied in zip(weights, copied, strict=True):
-                cost += own.copied_cost(fast.cost, staging.flash_cost) if is_copied else own.read_bytes * 7.0
-            own_members = [len(posed.buffers) + n for n, is_copied in enumerate(copied) if is_copied]
+                cost += own.copied_cost(fast.cost, copy_pool.flash_cost) if is_copied else own.read_bytes * 7.0
+            own_members = [len(problem.buffers) + n for n, is_copied in enumerate(copied) if is_copied]
             inside = [[b for g, at in zip(groups, where, strict=True) if at == n for b in g.members] for n in (0, 1)]
             rooms = (fast.capacity_bytes, slow.capacity_bytes)
             if (not found or cost < min(found)) and all(
@@ -146,14 +146,14 @@ def test_ahead_a_copy_lives_a_step_longer(options: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"weights_ahead": True}, "name a pool"),
+        ({"weights_ahead": True}, "needs weights_pool: name a pool"),
         ({"weights_pool": "fast"}, "give its size"),
         ({"weights_pool": "dtcm", "pools": POOLS}, "none of the pools: fast, slow"),
         ({"weights_pool": "fast:x", "pools": POOLS}, r"not NAME\[:COST\]"),
         ({"weights_pool": "fast:0.5", "pools": POOLS}, "costs from 1"),
         ({"weights_pool": "fast:0", "pools": POOLS}, "costs from 1"),
         ({"weights_pool": "fast", "pools": POOLS, "cores": 2}, "cores"),
-        ({"weights_pool": "fast", "pools": POOLS, "kernels": "tflm-reference"}, "our own kernels"),
+        ({"weights_pool": "fast", "pools": POOLS, "kernels": "tflm-reference"}, "diagmem's own kernels"),
     ],
 )
 def test_what_cannot_be(options: dict[str, Any], said: str) -> None:
@@ -169,9 +169,9 @@ def test_a_model_without_weights() -> None:
 
 
 def test_what_flash_costs_by_default() -> None:
-    staging = Options.of({"pools": POOLS, "weights_pool": "fast"}).staging
-    assert staging is not None
-    assert staging.flash_cost == 4
+    copy_pool = Options.of({"pools": POOLS, "weights_pool": "fast"}).copy_pool
+    assert copy_pool is not None
+    assert copy_pool.flash_cost == 4
 
 
 # What the validator finds

@@ -60,7 +60,7 @@ def whole(needs: Footprint, chance: random.Random) -> Schedule:
     return Schedule.whole(tuple(order))
 
 
-class Posed:
+class BuiltProblem:
     """A network in an order, and the problem of placing it."""
 
     def __init__(self, needs: Footprint, schedule: Schedule) -> None:
@@ -71,7 +71,7 @@ class Posed:
     @classmethod
     def rows(
         cls, graph: Graph, chance: random.Random, again_share: float = 0.0, options: Options | None = None
-    ) -> Posed:
+    ) -> BuiltProblem:
         needs = footprint(graph, options or Options(align=chance.choice([1, 4])))
         return cls(needs, by_turns(needs.rows, chance, again_share))
 
@@ -111,19 +111,19 @@ class Posed:
         return " below ".join(f"{self.buffers[n].name} {self.buffers[n]}" for n in pair)
 
 
-def check_safety(posed: Posed, chance: random.Random) -> None:
+def check_safety(built: BuiltProblem, chance: random.Random) -> None:
     """Any two that meet may start as far apart as is said, with nothing else around."""
-    assert all(below != above for below, above in posed.problem.overlaps)
-    for below, above in posed.pairs(chance, 9):
-        assert posed.is_safe(below, above), posed.named(below, above)
+    assert all(below != above for below, above in built.problem.overlaps)
+    for below, above in built.pairs(chance, 9):
+        assert built.is_safe(below, above), built.named(below, above)
 
 
 @pytest.mark.parametrize("seed", range(18))
 def test_rows_as_near_as_they_may_be_are_safe(seed: int) -> None:
-    """Rows, tensors, reshapes, sums and the state of a run, in networks of any kind, with rows made again."""
+    """Rows, tensors, reshapes, sums and the state of a run, in networks of any kind, with rows recomputed."""
     chance = random.Random(seed)
     graph = (image_net(seed), random_net(seed, most_ops=5), folded(chance))[seed % 3]
-    check_safety(Posed.rows(graph, chance, again_share=0.1), chance)
+    check_safety(BuiltProblem.rows(graph, chance, again_share=0.1), chance)
 
 
 @pytest.mark.parametrize("seed", range(18))
@@ -132,7 +132,7 @@ def test_tensors_as_near_as_they_may_be_are_safe(seed: int) -> None:
     chance = random.Random(seed)
     graph = random_net(seed, most_ops=8) if seed % 2 else stream(seed)
     needs = footprint(transformed(graph, TRANSFORMS)[0], Options(align=chance.choice([1, 4])))
-    check_safety(Posed(needs, whole(needs, chance)), chance)
+    check_safety(BuiltProblem(needs, whole(needs, chance)), chance)
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2, 3, 4), (3, 1, 2, 0, 4)])
@@ -145,11 +145,11 @@ def test_what_several_ops_write_is_there_from_the_first_of_them_on(order: tuple[
     end = net.relu(beside)
     both = net.concat(one, net.conv(x, 2, kernel=1))
     graph, _ = transformed(net.graph(net.relu(both), end), ["remove-concat"])
-    posed = Posed(footprint(graph, Options()), Schedule.whole(order))
-    found = {name: n for n, buffer in enumerate(posed.buffers) for name in buffer.tensors}
-    assert (posed.buffers[found[both]].first_step, posed.buffers[found[both]].end_step) == (0, 5)
-    assert found[beside] in {other for other, *_ in posed.problem.neighbours(found[both])}
-    check_safety(posed, random.Random(0))
+    built = BuiltProblem(footprint(graph, Options()), Schedule.whole(order))
+    found = {name: n for n, buffer in enumerate(built.buffers) for name in buffer.tensors}
+    assert (built.buffers[found[both]].first_step, built.buffers[found[both]].end_step) == (0, 5)
+    assert found[beside] in {other for other, *_ in built.problem.neighbours(found[both])}
+    check_safety(built, random.Random(0))
 
 
 def dense(chance: random.Random, most_rows: int = 7) -> Graph:
@@ -179,24 +179,24 @@ def dense(chance: random.Random, most_rows: int = 7) -> Graph:
 def test_nothing_may_be_nearer(seed: int) -> None:
     """Where every byte matters, and rows come and go in order, one step of alignment nearer loses one."""
     chance = random.Random(seed)
-    posed = Posed.rows(dense(chance), chance)
-    pairs = posed.pairs(chance, 12)
+    built = BuiltProblem.rows(dense(chance), chance)
+    pairs = built.pairs(chance, 12)
     assert len(pairs) > 3
     for below, above in pairs:
-        assert posed.is_safe(below, above), posed.named(below, above)
-        assert not posed.may_be_nearer(below, above), posed.named(below, above)
+        assert built.is_safe(below, above), built.named(below, above)
+        assert not built.may_be_nearer(below, above), built.named(below, above)
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_no_row_that_is_made_again_may_be_nearer(seed: int) -> None:
+def test_no_row_that_is_recomputed_may_be_nearer(seed: int) -> None:
     """Others may lie there between its lives, and no longer."""
     chance = random.Random(seed)
     options = Options(kernels=chance.choice(["diagmem", "diagmem-dsp"]))
-    posed = Posed.rows(dense(chance), chance, again_share=0.3, options=options)
-    for below, above in posed.pairs(chance, 20):
-        assert posed.is_safe(below, above), posed.named(below, above)
-        if all(b.rows is not None or b.scratch_of is not None for b in (posed.buffers[below], posed.buffers[above])):
-            assert not posed.may_be_nearer(below, above), posed.named(below, above)
+    built = BuiltProblem.rows(dense(chance), chance, again_share=0.3, options=options)
+    for below, above in built.pairs(chance, 20):
+        assert built.is_safe(below, above), built.named(below, above)
+        if all(b.rows is not None or b.scratch_of is not None for b in (built.buffers[below], built.buffers[above])):
+            assert not built.may_be_nearer(below, above), built.named(below, above)
 
 
 def test_rows_that_nobody_reads_are_free_from_the_first_step_on() -> None:
@@ -206,12 +206,12 @@ def test_rows_that_nobody_reads_are_free_from_the_first_step_on() -> None:
     begin, size = net.constant(4, values=[0, 2, 0, 0]), net.constant(4, values=[1, 3, 3, 2])
     twice = [net.op("SLICE", None, x, begin, size) for _ in range(2)]
     needs = footprint(net.graph(net.add(*twice)), Options())
-    posed = Posed(needs, Schedule(tuple(Step(op, turn) for op in range(3) for turn in range(3))))
-    given, first = (next(n for n, b in enumerate(posed.buffers) if b.tensors == (t,)) for t in (x, twice[0]))
-    assert posed.problem.separation(first, given) == 6 - 2 * 6
-    for row in (n for n, buffer in enumerate(posed.buffers) if buffer.rows is not None):
-        assert posed.is_safe(row, given)
-        assert not posed.may_be_nearer(row, given)
+    built = BuiltProblem(needs, Schedule(tuple(Step(op, turn) for op in range(3) for turn in range(3))))
+    given, first = (next(n for n, b in enumerate(built.buffers) if b.tensors == (t,)) for t in (x, twice[0]))
+    assert built.problem.separation(first, given) == 6 - 2 * 6
+    for row in (n for n, buffer in enumerate(built.buffers) if buffer.rows is not None):
+        assert built.is_safe(row, given)
+        assert not built.may_be_nearer(row, given)
 
 
 @pytest.mark.parametrize("channels", [(4, 1), (1, 4), (3, 2)])
@@ -220,12 +220,12 @@ def test_rows_that_are_made_stay_clear_of_those_that_die_later(channels: tuple[i
     net = Net()
     x = net.relu(net.input(1, 4, 3, channels[0]))
     needs = footprint(net.graph(net.conv(x, channels[1], kernel=1)), Options())
-    posed = Posed(needs, Schedule(tuple(Step(op, turn) for op in range(2) for turn in range(4))))
-    made = next(n for n, buffer in enumerate(posed.buffers) if buffer.tensors == (needs.graph.outputs[0],))
-    rows = [n for n, buffer in enumerate(posed.buffers) if buffer.rows is not None]
+    built = BuiltProblem(needs, Schedule(tuple(Step(op, turn) for op in range(2) for turn in range(4))))
+    made = next(n for n, buffer in enumerate(built.buffers) if buffer.tensors == (needs.graph.outputs[0],))
+    rows = [n for n, buffer in enumerate(built.buffers) if buffer.rows is not None]
     for pair in [*((made, row) for row in rows), *((row, made) for row in rows)]:
-        assert posed.is_safe(*pair), posed.named(*pair)
-        assert not posed.may_be_nearer(*pair), posed.named(*pair)
+        assert built.is_safe(*pair), built.named(*pair)
+        assert not built.may_be_nearer(*pair), built.named(*pair)
 
 
 def test_scratch_is_there_at_turns_and_not_between_them() -> None:
@@ -233,16 +233,16 @@ def test_scratch_is_there_at_turns_and_not_between_them() -> None:
     net = Net()
     x = net.conv(net.input(1, 5, 4, 8), 8)
     needs = footprint(net.graph(net.conv(x, 8)), Options(kernels="diagmem-dsp"))
-    posed = Posed(needs, by_turns(needs.rows, random.Random(1), 0.0))
-    held = [n for n, b in enumerate(posed.buffers) if b.scratch_of is not None and b.scratch_of >= 0]
+    built = BuiltProblem(needs, by_turns(needs.rows, random.Random(1), 0.0))
+    held = [n for n, b in enumerate(built.buffers) if b.scratch_of is not None and b.scratch_of >= 0]
     assert len(held) == 2
     for n in held:
-        turns = [at for at, step in enumerate(posed.schedule.steps) if step.op == posed.buffers[n].scratch_of]
-        assert (posed.buffers[n].first_step, posed.buffers[n].end_step) == (turns[0], turns[-1] + 1)
-        for other, *_ in posed.problem.neighbours(n):
-            assert posed.is_safe(n, other)
-            assert posed.is_safe(other, n)
-            assert posed.buffers[other].rows is None or not posed.may_be_nearer(n, other)
+        turns = [at for at, step in enumerate(built.schedule.steps) if step.op == built.buffers[n].scratch_of]
+        assert (built.buffers[n].first_step, built.buffers[n].end_step) == (turns[0], turns[-1] + 1)
+        for other, *_ in built.problem.neighbours(n):
+            assert built.is_safe(n, other)
+            assert built.is_safe(other, n)
+            assert built.buffers[other].rows is None or not built.may_be_nearer(n, other)
 
 
 @pytest.mark.parametrize("align", [1, 4])
@@ -250,28 +250,30 @@ def test_the_best_placement_takes_what_its_worst_step_does(align: int) -> None:
     """No placement stays below the bound, which is the pressure of a step; nearly always one meets it."""
     met = 0
     for seed in range(11):
-        posed = Posed.rows(dense(random.Random(seed), most_rows=4), random.Random(seed), options=Options(align=align))
-        placed = optimal(Problem(posed.buffers, posed.problem.overlaps, posed.problem.unit_bytes))
-        assert posed.is_right(placed.offsets)
-        assert max(posed.problem.pressure) <= posed.problem.lower_bound_bytes <= placed.arena_bytes
-        met += posed.problem.lower_bound_bytes == placed.arena_bytes
+        built = BuiltProblem.rows(
+            dense(random.Random(seed), most_rows=4), random.Random(seed), options=Options(align=align)
+        )
+        placed = optimal(Problem(built.buffers, built.problem.overlaps, built.problem.unit_bytes))
+        assert built.is_right(placed.offsets)
+        assert max(built.problem.pressure) <= built.problem.lower_bound_bytes <= placed.arena_bytes
+        met += built.problem.lower_bound_bytes == placed.arena_bytes
     assert met == 10
 
 
 @pytest.mark.parametrize(("seed", "align"), [*product(range(6), (1, 4))])
 def test_moments_are_what_pressure_is_made_of(seed: int, align: int) -> None:
     """What lives at a step, less what may be shared: no more than the pressure, and just that where two rows meet."""
-    posed = Posed.rows(dense(random.Random(seed)), random.Random(seed), options=Options(align=align))
-    found = moments(posed.needs, posed.schedule)
-    assert len(found) == len(posed.schedule.steps) + 2
+    built = BuiltProblem.rows(dense(random.Random(seed)), random.Random(seed), options=Options(align=align))
+    found = moments(built.needs, built.schedule)
+    assert len(found) == len(built.schedule.steps) + 2
     for at, moment in enumerate(found):
-        alive = {n for n, b in enumerate(posed.buffers) if b.first_step < at <= b.end_step}
+        alive = {n for n, b in enumerate(built.buffers) if b.first_step < at <= b.end_step}
         assert alive == moment.live.keys()
         assert all(size % align == 0 for size in (*moment.live.values(), *moment.shared.values()))
-    for moment, pressure in zip(found[1:-1], posed.problem.pressure, strict=True):
+    for moment, pressure in zip(found[1:-1], built.problem.pressure, strict=True):
         least = sum(moment.live.values()) - sum(moment.shared.values())
-        are_rows = all(posed.buffers[n].rows is not None for pair in moment.shared for n in pair)
+        are_rows = all(built.buffers[n].rows is not None for pair in moment.shared for n in pair)
         is_simple = align == 1 and are_rows and len(moment.shared) <= 1
         assert least == pressure if is_simple else least <= pressure
     outside = max(sum(found[0].live.values()), sum(found[-1].live.values()))
-    assert posed.problem.lower_bound_bytes == max(outside, *posed.problem.pressure)
+    assert built.problem.lower_bound_bytes == max(outside, *built.problem.pressure)

@@ -12,12 +12,12 @@ from diagmem.planning.needs.problem import Gap
 @pytest.mark.parametrize(
     ("found", "bound", "words"),
     [
-        (96, 96, "proven the best"),
-        (0, 0, "proven the best"),
-        (90, 96, "proven the best"),
-        (156_492, 150_566, "at most 5,926 bytes (4.0 %) above the best"),
-        (1_000_001, 1_000_000, "at most 1 byte (0.1 %) above the best"),
-        (8, 0, "at most 8 bytes above the best"),
+        (96, 96, "proven optimal"),
+        (0, 0, "proven optimal"),
+        (90, 96, "proven optimal"),
+        (156_492, 150_566, "at most 5,926 bytes (4.0 %) above the optimum"),
+        (1_000_001, 1_000_000, "at most 1 byte (0.1 %) above the optimum"),
+        (8, 0, "at most 8 bytes above the optimum"),
     ],
 )
 def test_it_is_said_once_and_for_all(found: int, bound: int, words: str) -> None:

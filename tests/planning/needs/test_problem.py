@@ -25,7 +25,7 @@ from tests.planning.problems import problems
 from tests.profiles import examples
 
 
-def posed(graph: Graph, options: Options | None = None) -> Problem:
+def problem(graph: Graph, options: Options | None = None) -> Problem:
     needs = footprint(graph, options or Options())
     return build_problem(needs, file_order(needs))
 
@@ -42,7 +42,7 @@ def overlapped(found: Problem) -> set[tuple[int, int]]:
 def test_lifetimes_are_half_open() -> None:
     """Inputs live from before the run, tensors from their op to their last reader, outputs beyond the last step."""
     graph = chain(2, 2)
-    found = posed(graph)
+    found = problem(graph)
     lives = [(buffer_of(found, t).first_step, buffer_of(found, t).end_step) for t in (0, 2, 4)]
     assert lives == [(BEFORE_RUN, 1), (0, 2), (1, 3)]
 
@@ -50,8 +50,8 @@ def test_lifetimes_are_half_open() -> None:
 def test_kept_inputs_live_to_the_end_and_never_overlap() -> None:
     """keep_inputs."""
     graph = chain(2, 2)
-    assert (2, 0) in overlapped(posed(graph))
-    found = posed(graph, Options(keep_inputs=True))
+    assert (2, 0) in overlapped(problem(graph))
+    found = problem(graph, Options(keep_inputs=True))
     assert buffer_of(found, 0).end_step == 3
     assert (2, 0) not in overlapped(found)
 
@@ -62,7 +62,7 @@ def test_only_dying_inputs_overlap() -> None:
     x = net.relu(net.input(1, 3, 3, 2))
     y = net.relu(x)
     z = net.add(x, y)
-    pairs = overlapped(posed(net.graph(z)))
+    pairs = overlapped(problem(net.graph(z)))
     assert (y, x) not in pairs
     assert {(z, x), (z, y)} <= pairs
 
@@ -72,7 +72,7 @@ def test_a_graph_output_that_the_last_op_reads_is_not_overwritten() -> None:
     net = Net()
     x = net.relu(net.input(1, 3, 3, 2))
     y = net.relu(x)
-    assert (y, x) not in overlapped(posed(net.graph(x, y)))
+    assert (y, x) not in overlapped(problem(net.graph(x, y)))
 
 
 def test_several_outputs_each_overlap_the_input() -> None:
@@ -80,7 +80,7 @@ def test_several_outputs_each_overlap_the_input() -> None:
     net = Net()
     x = net.relu(net.input(1, 2, 2, 4))
     left, right = net.split(x, 2)
-    found = posed(net.graph(left, right))
+    found = problem(net.graph(left, right))
     assert {(left, x), (right, x)} <= overlapped(found)
     assert (left, right) not in overlapped(found)
 
@@ -89,7 +89,7 @@ def test_unused_outputs_live_during_their_op() -> None:
     """They are written, so they need a place then."""
     net = Net()
     left, right = net.split(net.input(1, 2, 2, 4), 2)
-    unused = buffer_of(posed(net.graph(left)), right)
+    unused = buffer_of(problem(net.graph(left)), right)
     assert (unused.first_step, unused.end_step) == (0, 1)
 
 
@@ -97,7 +97,7 @@ def test_unread_inputs_need_a_place_before_the_run() -> None:
     """The caller fills all inputs at once, so they lie apart; the first op may overwrite what nobody reads."""
     net = Net()
     unread, x = net.input(8), net.input(4)
-    found = posed(net.graph(net.relu(x)))
+    found = problem(net.graph(net.relu(x)))
     assert buffer_of(found, unread).end_step == 0
     assert found.lower_bound_bytes == 12
 
@@ -107,7 +107,7 @@ def test_variables_live_for_ever() -> None:
     net = Net()
     state = net.variable(3)
     y = net.opaque(net.input(3), state)
-    found = posed(net.graph(net.relu(y)))
+    found = problem(net.graph(net.relu(y)))
     assert (buffer_of(found, state).first_step, buffer_of(found, state).end_step) == (BEFORE_RUN, 3)
 
 
@@ -115,14 +115,14 @@ def test_unknown_ops_never_overlap() -> None:
     """An op that no kind knows, or whose order the library does not know."""
     net = Net()
     y = net.opaque(net.relu(net.input(6)))
-    assert overlapped(posed(net.graph(y))) == {(1, 0)}
+    assert overlapped(problem(net.graph(y))) == {(1, 0)}
 
 
 def test_scratch_lives_for_one_step() -> None:
     """Kernel scratch is a buffer without tensors."""
     net = Net()
     y = net.mean(net.relu(net.input(1, 4, 4, 3)))
-    found = posed(net.graph(net.relu(y)), Options("tflm-reference", 16))
+    found = problem(net.graph(net.relu(y)), Options("tflm-reference", 16))
     (scratch,) = [b for b in found.buffers if not b.tensors]
     assert (scratch.first_step, scratch.end_step, scratch.scratch_of) == (1, 2, 1)
 
@@ -229,7 +229,7 @@ def test_places_are_aligned_and_not_below_the_start(offsets: tuple[int, int], is
 def test_no_placement_beats_the_lower_bound(graph: Graph) -> None:
     """The pressure of every step is below what an exact allocator needs, at any alignment."""
     for options in (Options(), Options(align=8), Options("tflm-reference", 16, keep_inputs=True)):
-        found = posed(graph, options)
+        found = problem(graph, options)
         unbounded = Problem(found.buffers, found.overlaps, found.unit_bytes)
         assert found.lower_bound_bytes <= optimal(unbounded).arena_bytes
 

@@ -137,7 +137,7 @@ def test_rows_that_nobody_reads_are_taken_and_made_all_the_same() -> None:
 
 
 def bottlenecks() -> Graph:
-    """Wide tensors between narrow ones: to make their rows again costs little and saves much."""
+    """Wide tensors between narrow ones: to recompute their rows costs little and saves much."""
     net = Net()
     x = net.input(1, 30, 4, 2)
     for _ in range(2):
@@ -146,7 +146,7 @@ def bottlenecks() -> Graph:
 
 
 def test_recomputation_trades_work_for_memory() -> None:
-    """Rows are made again only as far as is allowed, and then much less is held."""
+    """Rows are recomputed only as far as is allowed, and then much less is held."""
     once, twice = (
         diagmem.plan(bottlenecks(), schedule="rows", allocator="greedy", input_rows=True, recompute=most).plan
         for most in (1.0, 2.0)
@@ -172,7 +172,7 @@ def test_random_graphs_are_recomputed_safely(graph: Graph, input_rows: bool) -> 
 
 
 def test_work_is_counted_without_rounding() -> None:
-    """Turns of an op are alike, though its multiply-accumulates may not be a multiple of them: what is made again is
+    """Turns of an op are alike, though its multiply-accumulates may not be a multiple of them: what is recomputed is
     allowed or not by the same count as the validator's."""
     b = Images("upwards", DType.INT8)
     graph = b.graph(b.transposed(b.input(1, 5, 4, 2), (1, 13, 10, 3), 2, 3))
@@ -214,7 +214,7 @@ def test_a_streamed_input_is_handed_over_when_it_is_needed() -> None:
 
 @pytest.mark.parametrize("options", [{"kernels": "tflm-reference"}, {"external_io": True}])
 def test_rows_are_for_our_own_kernels(options: dict[str, object]) -> None:
-    with pytest.raises(PlanError, match="our own kernels"):
+    with pytest.raises(PlanError, match="diagmem's own kernels"):
         diagmem.plan("zoo:kws_dscnn_int8", schedule="rows", **options)
 
 
@@ -225,7 +225,7 @@ def test_parts_of_tensors_have_no_rows() -> None:
     graph = b.graph(b.conv(b.concat(b.conv(x, 2, 3), b.conv(x, 3, 1)), 2, 3))
     parts, _ = transformed(graph, ["remove-concat"])
     assert any(tensor.view for tensor in parts.tensors)
-    with pytest.raises(PlanError, match="as its file has it"):
+    with pytest.raises(PlanError, match="from the original graph"):
         streamed(parts)
 
 
@@ -267,7 +267,7 @@ def test_very_many_rows_are_refused() -> None:
     """In words, at once; a line that is long, but can be run whole, is not cut up."""
     net = Net()
     tall = net.graph(net.conv(net.input(1, 40_000, 1, 1), 1))
-    with pytest.raises(PlanError, match="40000 rows are too many"):
+    with pytest.raises(PlanError, match="40000 rows are more than"):
         streamed(tall)
     net = Net()
     long = net.graph(net.conv(net.input(1, 1, 40_000, 1), 1))
@@ -275,7 +275,7 @@ def test_very_many_rows_are_refused() -> None:
 
 
 def test_streaming_without_rows_is_refused() -> None:
-    with pytest.raises(PlanError, match="need the schedule 'rows'"):
+    with pytest.raises(PlanError, match="need schedule 'rows'"):
         diagmem.plan("zoo:kws_dscnn_int8", schedule="best", input_rows=True)
     assert diagmem.plan("zoo:kws_dscnn_int8", input_rows=True).plan.input_rows
 

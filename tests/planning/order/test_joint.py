@@ -17,7 +17,7 @@ from diagmem.planning.order.joint import jointly
 from diagmem.planning.order.search import every_order, file_order
 from diagmem.planning.place import optimal
 from diagmem.planning.place.effort import NORMAL, Effort
-from diagmem.planning.planner import Choice, layer_by_layer, with_other_orders
+from diagmem.planning.planner import PlacedOrder, layer_by_layer, with_other_orders
 from diagmem.transforms import TRANSFORMS, transformed
 from tests.networks import Net, nets, random_net
 from tests.profiles import examples
@@ -31,17 +31,17 @@ def least_of_all_orders(needs: Footprint) -> int:
     orders = every_order(needs, 1 << 40, MOST_ORDERS)
     assume(orders is not None)
     least = 1 << 40
-    for posed in sorted((build_problem(needs, order) for order in orders or ()), key=lambda p: p.lower_bound_bytes):
-        if posed.lower_bound_bytes < least:
-            placed = optimal(posed)
+    for problem in sorted((build_problem(needs, order) for order in orders or ()), key=lambda p: p.lower_bound_bytes):
+        if problem.lower_bound_bytes < least:
+            placed = optimal(problem)
             assert placed.is_optimal
             least = min(least, placed.arena_bytes)
     return least
 
 
-def badly_placed(needs: Footprint) -> Choice:
+def badly_placed(needs: Footprint) -> PlacedOrder:
     """In file order, each store in a place of its own, and nothing known of other orders."""
-    choice = Choice.of(needs, file_order(needs), optimal)
+    choice = PlacedOrder.of(needs, file_order(needs), optimal)
     offsets, end = [], 0
     for store in needs.stores:
         offsets.append(-(-end // store.align_bytes) * store.align_bytes)
@@ -119,7 +119,7 @@ def test_searches_share_a_purse() -> None:
 
 @pytest.mark.parametrize("pins", [(), ("t0=@0",)])
 def test_where_offsets_are_given_the_order_stays(pins: tuple[str, ...]) -> None:
-    """Orders and offsets are looked for together only where offsets are free."""
+    """Orders and offsets are searched together only where offsets are free."""
     needs = side_by_side(3)
     bad = badly_placed(needs)
     needs = replace(needs, options=replace(needs.options, buffers=pins))

@@ -21,8 +21,7 @@ from diagmem.ops.moving.concatenation import Split
 from diagmem.planning.needs.build_problem import RowStep, row_lives, shared_bytes, sum_lives
 from diagmem.planning.options import Options
 from diagmem.planning.order.demand import Demand
-from diagmem.planning.order.interleave import interleaved
-from diagmem.planning.order.rows import RowOrders, Segment, recomputing_orders
+from diagmem.planning.order.rows import RowOrders, Segment, interleaved, recomputing_orders
 from diagmem.planning.planner import planned
 from diagmem.reports.paper.document import splitting
 from tests.networks import Net
@@ -107,8 +106,8 @@ def inverted_bottleneck() -> Graph:
 
 
 @pytest.mark.parametrize("piece", [1, 2, 4, 8, 32])
-def test_pieces_make_their_margins_again(piece: int) -> None:
-    """The rows of a piece come at once; at each border between pieces two rows of the wide tensor are made again."""
+def test_pieces_recompute_their_margins(piece: int) -> None:
+    """The rows of a piece come at once; at each border between pieces two rows of the wide tensor are recomputed."""
     rows = rows_of_graph(inverted_bottleneck())
     wide = rows.graph.ops[1].outputs[0]
     made = RowOrders(rows, input_rows=True, again=4).best(frozenset({(wide, piece)}))
@@ -161,7 +160,7 @@ def droppable(rows: RowGraph, tensor: int) -> bool:
 def test_rows_that_no_window_reaches_are_made(
     rows: int, channels: tuple[int, ...], kernels: tuple[int, ...], strides: tuple[int, ...], is_worth_it: bool
 ) -> None:
-    """A stride leaves the last row over; where the tensor is dropped and made again, that row has to be made too."""
+    """A stride leaves the last row over; where the tensor is dropped and recomputed, that row has to be made too."""
     b = Images("left over", DType.INT8)
     x = b.input(1, rows, 1, 1)
     for count, kernel, stride in zip(channels, kernels, strides, strict=True):

@@ -29,17 +29,17 @@ def test_separations_are_kept_in_the_same_arena(seed: int, input_rows: bool, ali
     graph = image_net(seed)
     rows = row_graph(graph, library("diagmem"))
     order = RowOrders(rows, input_rows and has_image_input(graph)).best()
-    posed = build_problem(footprint(graph, Options("diagmem", align)), order.schedule)
-    before = greedy(posed)
-    after = with_rings(posed, before)
-    assert posed.is_met_by(after)
-    assert posed.arena_bytes(after) <= posed.arena_bytes(before)
-    assert tables(posed, after) <= tables(posed, before)
+    problem = build_problem(footprint(graph, Options("diagmem", align)), order.schedule)
+    before = greedy(problem)
+    after = with_rings(problem, before)
+    assert problem.is_met_by(after)
+    assert problem.arena_bytes(after) <= problem.arena_bytes(before)
+    assert tables(problem, after) <= tables(problem, before)
 
 
-def tables(posed: Problem, offsets: tuple[int, ...]) -> int:
+def tables(problem: Problem, offsets: tuple[int, ...]) -> int:
     rows: dict[int, list[int]] = {}
-    for buffer, offset in zip(posed.buffers, offsets, strict=True):
+    for buffer, offset in zip(problem.buffers, offsets, strict=True):
         if buffer.rows is not None:
             rows.setdefault(buffer.tensors[0], []).append(offset)
     return sum(Storage.of(places).table is not None for places in rows.values())
@@ -51,17 +51,17 @@ def rows_in_turn(count: int, lives: int) -> list[Buffer]:
 
 def test_a_ring_has_as_many_slots_as_rows_live_at_once() -> None:
     """Rows of 6 bytes on multiples of 4: slots are 8 bytes apart."""
-    posed = Problem(tuple(rows_in_turn(7, lives=3)), {}, 4)
-    assert with_rings(posed, (40, 0, 8, 24, 32, 16, 48)) == (0, 8, 16, 0, 8, 16, 0)
+    problem = Problem(tuple(rows_in_turn(7, lives=3)), {}, 4)
+    assert with_rings(problem, (40, 0, 8, 24, 32, 16, 48)) == (0, 8, 16, 0, 8, 16, 0)
 
 
 def test_what_has_no_space_for_a_ring_stays() -> None:
     """Something that lives all the time cuts the arena in two."""
     other = Buffer("other", 8, 0, 9, 4)
-    posed = Problem((*rows_in_turn(7, lives=3), other), {}, 4)
+    problem = Problem((*rows_in_turn(7, lives=3), other), {}, 4)
     offsets = (0, 8, 24, 0, 8, 24, 0, 16)
-    assert posed.is_met_by(offsets)
-    assert with_rings(posed, offsets) == offsets
+    assert problem.is_met_by(offsets)
+    assert with_rings(problem, offsets) == offsets
 
 
 def test_few_tables_are_left_where_there_is_space() -> None:

@@ -52,7 +52,7 @@ WRONG = {
     "id,lower,upper\n": "column 'size' is missing",
     "id,lower,upper,size,begin\n": "twice",
     HEAD + "a,0,1\n": "line 2: 3 fields, the header has 4",
-    HEAD + "a,0,1,8\na,0,1,8\n": "line 3: id 'a' is there twice",
+    HEAD + "a,0,1,8\na,0,1,8\n": "line 3: id 'a' is not unique",
     HEAD + "a,0,1,-1\n": "size -1 is not in 0",
     HEAD + f"a,0,1,{MOST_BYTES + 1}\n": "is not in 0",
     HEAD + "a,0,1," + "9" * 5000 + "\n": "is not an integer",

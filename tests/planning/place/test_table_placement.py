@@ -91,16 +91,16 @@ def test_the_check_finds_what_bytes_show(table: Table, offsets: list[int]) -> No
 
 @given(tables(most=4))
 @examples(40)
-def test_bounds_are_never_above_the_best(table: Table) -> None:
+def test_bounds_are_never_above_the_optimum(table: Table) -> None:
     """No offsets at all, found by trying every one, take less than the bound."""
-    posed = table_problem(table)
+    built = table_problem(table)
     bound = table_placement(table, LITTLE)[1].lower_bound_bytes
-    rows = [table.rows[member] for member in posed.members]
+    rows = [table.rows[member] for member in built.members]
     smaller = [range(0, bound - row.size_bytes, row.align_bytes) for row in rows]
 
     def fits(offsets: list[int]) -> bool:
         whole = list(
-            posed.offsets([*offsets, *(999 + 99 * n for n in range(len(rows) - len(offsets)))], len(table.rows))
+            built.offsets([*offsets, *(999 + 99 * n for n in range(len(rows) - len(offsets)))], len(table.rows))
         )
         whole = [at - at % row.align_bytes if at >= 999 else at for row, at in zip(table.rows, whole, strict=True)]
         if any("overlap" in wrong for wrong in conflicts(table, whole)):

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
+from diagmem.model.errors import PlanError, one_line
+
 if TYPE_CHECKING:
     from diagmem.backends.c.program import Program
 
@@ -89,6 +91,8 @@ def laid_out(library: Library, layout: FileLayout) -> dict[str, bytes]:
     """All files of the library by path, but its README."""
     from diagmem.backends.c.text import filled
 
+    if layout not in _LAYOUTS:
+        raise PlanError(f"layout {one_line(repr(layout), 40)} is not known; known: {', '.join(_LAYOUTS)}")
     how = _LAYOUTS[layout]
     files = dict(library.lies_in(how))
     sources = [path for path in files if path.endswith((".c", ".S"))]

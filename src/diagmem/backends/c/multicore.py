@@ -130,7 +130,7 @@ class Part:
     def call(self) -> CCall:
         call = self.program.calls[self.split.op]
         if call is None:
-            raise PlanError(f"{self.node.label}: the plan has cores share what moves nothing")
+            raise PlanError(f"{self.node.label}: the plan splits an op that does nothing")
         return call
 
     @property
@@ -302,7 +302,7 @@ class Part:
     @property
     def _cut_channels(self) -> CChannels:
         if self.call.channels is None:
-            raise PlanError(f"{self.node.label}: the plan has cores share channels, which C cannot cut")
+            raise PlanError(f"{self.node.label}: the plan splits channels, which the C backend cannot do for this op")
         return self.call.channels
 
     def _narrowed_to_channels(self) -> Iterator[str]:
@@ -323,7 +323,7 @@ class Part:
             return times(table.data.size // units)
         if table.data.size * grain % units:
             raise PlanError(
-                f"{self.node.label}: the channels of '{table.name}' are not alike, so that cores cannot share them"
+                f"{self.node.label}: channels of '{table.name}' are stored in different sizes and cannot be split"
             )
         return f"first / {grain} * {table.data.size * grain // units}"
 
@@ -343,7 +343,7 @@ class Part:
         if "rows" in fields:
             made = units * (1 if self.split.turns is None else node.output.rows)
             return CStretch(units, "rows", (node.input(0).elems // made, node.output.elems // made))
-        raise PlanError(f"{node.label}: the plan has cores share what C cannot cut")
+        raise PlanError(f"{node.label}: the plan splits an op that the C backend cannot split")
 
 
 def times(size: int) -> str:

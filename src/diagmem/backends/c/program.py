@@ -92,7 +92,7 @@ class Program:
                 f"with kernels {' or '.join(name for name, known in LIBRARIES.items() if known.is_own)}"
             )
         if plan.options.external_io:
-            raise PlanError("C code keeps graph inputs and outputs in the arena: plan again without external_io")
+            raise PlanError("C code does not take external_io: plan again with --buffer NAME=external for each tensor")
         if plan.pools.missing_bytes:
             raise PlanError(f"the plan does not fit its pools: {plan.pools.missing_bytes} bytes are missing")
         model = None if model is None else as_asked(model, plan.options.keep, plan.options.double_buffer)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from diagmem.backends.tflm import metadata
 from diagmem.backends.tflm.greedy import ALIGN_BYTES, ONLINE, HeadLayout, layout
@@ -13,7 +14,7 @@ from diagmem.backends.tflm.metadata import Origin
 from diagmem.frontends import tflite
 from diagmem.frontends.tflite.writer import can_copy, copied, tensors_of_others
 from diagmem.kernels import Library, library
-from diagmem.model.errors import PlanError, UnsafePlanError
+from diagmem.model.errors import PlanError, UnsafePlanError, reading
 from diagmem.model.graph import ABSENT, Graph, Op
 from diagmem.model.schedule import Schedule
 from diagmem.ops import kind_of
@@ -28,6 +29,9 @@ from diagmem.planning.plan import Plan
 from diagmem.transforms import transformed
 from diagmem.validation import Fault, Finding, replay
 
+if TYPE_CHECKING:
+    from diagmem.frontends.source import Source
+
 LIBRARIES = ("tflm", "tflm-reference", "cmsis-nn", "cmsis-nn-mve")
 """The kernels that TFLM may be built with. The first stands for those who do not know: it is safe for all of them."""
 NO_SCRATCH = Library("", "kernels that take nothing from the arena", {})
@@ -41,8 +45,8 @@ class PlannedFile:
     file without it. `heads`: kernel library -> the head as TFLM alone plans the file that was given, and with this
     file. `given_bytes`: the size of the one that was given; more than `source_bytes` where channels were taken out."""
 
-    data: bytes
-    graph: Graph
+    data: bytes = field(repr=False)
+    graph: Graph = field(repr=False)
     plan: Plan
     source_bytes: int
     heads: Mapping[str, tuple[int, int]]
@@ -53,12 +57,40 @@ class PlannedFile:
         """What the plan adds to the file."""
         return len(self.data) - self.source_bytes
 
+    def write(self, path: str | Path) -> Path:
+        """Writes the file."""
+        with reading():
+            Path(path).write_bytes(self.data)
+        return Path(path)
+
 
 class Given(NamedTuple):
     """The file that a leaner one was made of, and its graph."""
 
     data: bytes
     graph: Graph
+
+
+def file_of(source: Source) -> Given:
+    """The file of a model, without a plan that it carries; refused if TFLM cannot run it."""
+    if source.is_onnx:
+        raise PlanError(
+            "TensorFlow Lite Micro runs .tflite files only; convert the ONNX model to one first, for example with "
+            "onnx2tf, or from PyTorch with litert-torch; or emit C, which needs no runtime"
+        )
+    graph, content = source.runnable, metadata.without_plan(source.content)
+    if content is not source.content:
+        graph = source.parsed(content)
+    if not tflite.has_shapes_of_file(content, graph):
+        raise PlanError(
+            "the file leaves shapes open, and TensorFlow Lite Micro infers none; convert it with fixed shapes"
+        )
+    if tflite.has_uncalled_subgraphs(content):
+        raise PlanError(
+            "the file has subgraphs that the model does not run, and TensorFlow Lite Micro makes room for them too; "
+            "convert the model into a file of its own"
+        )
+    return Given(content, graph)
 
 
 def lean(data: bytes, graph: Graph, kernels: str) -> Given:
@@ -81,7 +113,9 @@ def emit(data: bytes, plan: Plan, given: Given | None = None) -> PlannedFile:
     """
     kernels = plan.options.kernels
     if kernels not in LIBRARIES:
-        raise PlanError(f"TFLM is not built with kernels '{kernels}'; choose one of {', '.join(LIBRARIES)}")
+        raise PlanError(f"the plan is for kernels {kernels}; plan with --kernels {' or '.join(LIBRARIES)}")
+    if plan.pools or plan.options.external_io:
+        raise PlanError("a file for TFLM holds offsets in one arena only: plan without pools and external buffers")
     order = [plan.graph.ops[op].number for op in plan.schedule.ops]
     planned = metadata.with_plan(data, plan.graph, offsets_for_tflm(plan), kernels, order)
     graph = tflite.parse(planned, plan.graph.name)
@@ -198,7 +232,8 @@ def _plan(graph: Graph, made: HeadLayout, kernels: str) -> Plan:
     """The layout as a plan in the file's order. Each tensor has a buffer of its own, since the file may give a reshape
     and its source different places."""
     schedule = Schedule.whole(range(len(graph.ops)), "file")
-    options = Options(kernels, _alignment(made))
+    # The alignment that all offsets have, as far as TFLM cares.
+    options = Options(kernels, math.gcd(ALIGN_BYTES, *made.tensors.values()))
     known = build_problem(footprint(graph, options), schedule)
     buffers = [buffer for t, buffer in tensor_buffers(graph, schedule.ops).items() if t in made.tensors]
     offsets = [made.tensors[b.tensors[0]] for b in buffers]
@@ -209,11 +244,6 @@ def _plan(graph: Graph, made: HeadLayout, kernels: str) -> Plan:
         offsets.append(offset)
     placed = replace(known, buffers=tuple(buffers))
     return Plan.of(graph, options, schedule, placed, offsets, arena_bytes=made.head_bytes)
-
-
-def _alignment(made: HeadLayout) -> int:
-    """The alignment that all offsets have, as far as TFLM cares."""
-    return math.gcd(ALIGN_BYTES, *made.tensors.values())
 
 
 def _without_work_space(graph: Graph) -> Graph:

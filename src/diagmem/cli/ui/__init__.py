@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 ANY_PORT = 0
 
 
-@click.command(short_help="A page to drop a model on, on this machine.")
+@click.command(short_help="Local web page: drop a model on it.")
 @click.argument("model", type=ModelParameter(), required=False)
 @click.option(
     "--port",

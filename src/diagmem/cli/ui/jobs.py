@@ -26,13 +26,12 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import PurePath
 from socket import socket
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from diagmem import pipeline
 from diagmem.cli._models import naming_model
 from diagmem.cli._text import how
 from diagmem.cli.ui.switches import Settings, commands, setting_words
-from diagmem.costs import Fit
 from diagmem.frontends.source import Source
 from diagmem.model.errors import DiagmemError, PlanError, one_line
 from diagmem.model.graph import Shape
@@ -41,9 +40,12 @@ from diagmem.planning.cores.multicore import estimated_speedup
 from diagmem.planning.options import BEST, ROWS, Options
 from diagmem.planning.plan import Plan
 from diagmem.reports.charts import Point, front_drawing
+from diagmem.reports.difference import FIGURES, Side
 from diagmem.reports.inspection import inspect
-from diagmem.reports.report import report_page
-from diagmem.targets import chips
+from diagmem.reports.report import Counted, fits_of, report_page
+
+if TYPE_CHECKING:
+    from diagmem.costs import Costs
 
 Send = Callable[[str, Any], None]
 """Hands a part of the answer to the page: its name, and a value that can be JSON."""
@@ -51,7 +53,7 @@ Send = Callable[[str, Any], None]
 EARLIEST = (1980, 1, 1, 0, 0, 0)
 """The time of each file in an archive: the same bytes every time."""
 
-BUG = "something in it is beyond diagmem; this is a bug, please report it with the file"
+BUG = "diagmem failed on it; this is a bug, please report it with the file"
 
 MOST_SECONDS = 600.0
 """For one job: a plan that takes longer is one for the command line."""
@@ -124,21 +126,22 @@ def _plan(job: Job, send: Send) -> None:
     send("figures", {**figures(job, made), "pools": written.get("pools"), "seconds": seconds})
     send("plan", json.dumps(written, indent=2) + "\n")
     send("told", ["drawing", 1, 1])
-    send("page", report_page(made, _chips(), None, made.costs))
+    send("page", report_page(made, None, _costs(made)))
 
 
 def _told(send: Send) -> Callable[[str, int, int], None]:
     return lambda stage, done, total: send("told", [stage, done, total])
 
 
-def _chips() -> list[Any]:
-    return [chip for chip in chips() if chip.core.refusal is None]
+def _costs(made: pipeline.Planned) -> Costs:
+    """For a target, with what a runtime keeps for itself: that decides whether it fits."""
+    return made.costs if made.plan.options.chip is None else pipeline.costs_of(made.source, made)
 
 
 def figures(job: Job, made: pipeline.Planned) -> dict[str, Any]:
     """What the page shows of a plan beside its report."""
     plan, team, costs = made.plan, made.plan.multicore, made.costs
-    cost, fits = costs.on(), [Fit(chip, costs.on(chip)) for chip in _chips()]
+    cost, fits, core = costs.on(), fits_of(costs), made.plan.options.core
     return {
         "words": setting_words(job.settings),
         "arena_bytes": plan.arena_bytes,
@@ -148,12 +151,12 @@ def figures(job: Job, made: pipeline.Planned) -> dict[str, Any]:
         "ops": len(plan.graph.ops),
         "steps": len(plan.schedule.steps),
         "macs": cost.macs,
-        "weights_bytes": cost.flash.weights_bytes,
-        "tables_bytes": cost.flash.tables_bytes or 0,
+        "cost": [[FIGURES[name][1], value] for name, value in Side("", cost.to_json(), ()).values.items()],
+        "core": core.cpu if core and core.cpu else pipeline.CORE,
         "peak": _peak_words(plan),
         "speedup": round(estimated_speedup(plan, team, team.cores), 2) if team else None,
         "chips": [fit.chip.name for fit in fits if fit.fits],
-        "all_chips": len(fits),
+        "judged": [fit.chip.name for fit in fits],
         "commands": commands(job.given.name, job.settings),
     }
 
@@ -216,8 +219,8 @@ def _profile(job: Job, send: Send) -> None:
     ran = pipeline.profile(job.source, plan=job.plan, on=job.choice)
     send("told", ["drawing", 1, 2])
     made = pipeline.planned(job.source, job.options, is_measured=True)
-    counted = {op.node.op.number: op.instructions for op in ran.ops}
-    send("page", report_page(made, _chips(), counted, made.costs))
+    counted = Counted(ran.on, ran.instructions, {op.node.op.number: op.instructions for op in ran.ops})
+    send("page", report_page(made, counted, _costs(made)))
     send("instructions", {"on": job.choice, "instructions": ran.instructions})
 
 

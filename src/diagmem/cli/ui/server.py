@@ -100,7 +100,7 @@ class Shelf:
             return Given(key)
         with self._lock:
             if not isinstance(key, str) or key not in self._models:
-                raise PlanError(f"model '{one_line(str(key))}' is not here any more; drop it once more")
+                raise PlanError(f"model '{one_line(str(key))}' is no longer in memory; drop it again")
             self._models[key] = self._models.pop(key)
             return self._models[key]
 
@@ -248,11 +248,11 @@ class _Handler(BaseHTTPRequestHandler):
     def _asked(self, asked: dict[str, Any]) -> tuple[Job, str]:
         what, key, choice = asked.get("what"), asked.get("model"), asked.get("choice", "")
         if what not in (*JOBS, PLAN_JSON) or not isinstance(choice, str):
-            raise PlanError(f"this is not done here; what is: {', '.join(JOBS)}")
+            raise PlanError(f"unknown job; known: {', '.join(JOBS)}")
         given, settings = self.server.shelf.model(key), settings_of(asked.get("settings"))
         kept = self.server.shelf.result(str(key), settings.plain)
         if what in ("c", "profile", PLAN_JSON) and kept is None:
-            raise PlanError("this plan is not here any more; make it once more")
+            raise PlanError("this plan is no longer in memory; plan again")
         return Job(what, given, settings, json.loads(kept.plan) if kept else None, choice), str(key)
 
     def _parts(self, job: Job, key: str) -> Iterator[tuple[str, Any]]:
@@ -277,10 +277,10 @@ class _Handler(BaseHTTPRequestHandler):
         length = self.headers.get("Content-Length", "")
         if not length.isdecimal() or int(length) > most_bytes:
             self.close_connection = True
-            raise PlanError(f"that is too large, or of unknown size; {most_bytes // 1024} KB are the most")
+            raise PlanError(f"the request is too large or has no length; the limit is {most_bytes // 1024} KB")
         content = self.rfile.read(int(length))
         if len(content) < int(length):
-            raise PlanError("the file did not come whole; drop it once more")
+            raise PlanError("the upload was incomplete; drop the file again")
         return content
 
     def _say(self, status: HTTPStatus, value: Mapping[str, Any]) -> None:
@@ -304,5 +304,5 @@ def _read_json(content: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise PlanError("a request is a table, as JSON")
+        raise PlanError("a request must be a JSON object")
     return found

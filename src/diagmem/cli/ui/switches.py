@@ -21,7 +21,6 @@ from diagmem.model.graph import Shape
 from diagmem.pipeline import MOST_RECOMPUTE
 from diagmem.planning.options import ALL, ROWS, Options
 from diagmem.targets import boards, chips
-from diagmem.targets.chips import find_chip
 
 TRANSFORMS = {
     "narrow-weights": "Widen half-precision and 8-bit weights in flash instead of in kernels.",
@@ -45,25 +44,25 @@ MODEL = "The model"
 """The group of what is no option of a plan, but says what the file leaves open."""
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
-    "What the plan may do": ("overlap", "schedule", "input_rows", "recompute", "skip"),
-    "What it is made for": (
+    "How the model runs": ("overlap", "schedule", "input_rows", "recompute", "skip"),
+    "Target": (
         *("target", "cpu", "kernels", "align", "prefer", "pools", "all_memories"),
         *("weights_pool", "weights_ahead", "cores", "cores_cost"),
     ),
-    "How it is looked for": ("allocator", "effort"),
-    "What the caller has a say in": (*("keep_inputs", "external_io", "buffers", "input_align"),),
+    "Search": ("allocator", "effort"),
+    "Inputs and outputs": (*("keep_inputs", "external_io", "buffers", "input_align"),),
     MODEL: ("shapes",),
 }
 """In the order of the page. An option that is not named stands behind those that say how a plan is looked for."""
 
-OTHERS = "How it is looked for"
+OTHERS = "Search"
 
 LABELS = {
     "input_rows": "streamed input",
     "target": "chip or board",
     "cpu": "core",
     "skip": "removal of ops and channels",
-    "external_io": "input and output with the caller",
+    "external_io": "external inputs and outputs",
     "buffers": "buffers of the firmware",
     "weights_ahead": "weights copied ahead",
     "weights_pool": "pool for weights",
@@ -74,7 +73,7 @@ NEEDS: Mapping[str, Mapping[str, Any]] = {"input_rows": {"schedule": ROWS}, "rec
 """What else must be set for an option to have a meaning."""
 
 LEFT_OUT = {
-    "time_limit": "another run may then end otherwise, and what is kept would not be what is made again",
+    "time_limit": "plans would vary from run to run, so a kept plan could not be reproduced",
     "together": "the page plans one model at a time",
 }
 """Options without a switch, and why."""
@@ -188,7 +187,7 @@ def _control(option: Field[Any]) -> tuple[str, tuple[tuple[Any, ...], ...]]:
             *((k, k) for k in (LIBRARIES, CPUS)[name == "cpu"]),
         )
     if default is None:
-        own = (None, "as by default")
+        own = (None, "default")
         return "choice", (own, *((n, f"{n} byte{'s' if n > 1 else ''}") for n in ALIGNMENTS))
     if isinstance(default, bool):
         return "check", ()
@@ -203,14 +202,14 @@ def _control(option: Field[Any]) -> tuple[str, tuple[tuple[Any, ...], ...]]:
 def settings_of(given: Any) -> Settings:
     """What a page has set; what is none of its switches, or no value of one, is refused."""
     if not isinstance(given, dict):
-        raise PlanError("settings are a table of options")
+        raise PlanError("settings must be a JSON object")
     known = {switch.name: switch for switch in switches()}
     plain = {}
     for name, value in given.items():
         if name not in known:
-            raise PlanError(f"'{one_line(str(name))}' is no switch of this page; known: {', '.join(known)}")
+            raise PlanError(f"'{one_line(str(name))}' is not a setting of this page; known: {', '.join(known)}")
         if not _is_of(known[name], value):
-            raise PlanError(f"{name}: '{one_line(str(value))}' is none of its values")
+            raise PlanError(f"{name}: '{one_line(str(value))}' is not a valid value")
         # A list that came as JSON is none of Python's tuples.
         if (tuple(value) if known[name].kind in LISTS else value) != known[name].default:
             plain[name] = value
@@ -230,8 +229,8 @@ def _is_of(switch: Switch, value: Any) -> bool:
     if switch.kind == "check":
         return isinstance(value, bool)
     if switch.name == "target":
-        # No file is read: where it lies, the page cannot know.
-        return _is_word(value) and (not value or find_chip(value) is not None)
+        # No file is read: where it lies, the page cannot know. A chip that is not known gets the nearest names.
+        return _is_word(value) and not value.lower().endswith(".toml")
     if switch.kind == "text":
         return isinstance(value, str) and len(value) <= LONGEST_WORD * MOST_WORDS
     if switch.kind == "range":

@@ -68,7 +68,13 @@ def parse(data: bytes, name: str, shapes: Mapping[str, Shape] | None = None) -> 
     graph = with_shapes(stored.graph, shapes or {}, stored.dynamic)
     check_sizes(graph)
     check_wiring(graph)
-    graph = with_own_states(check_signatures(graph))
+    try:
+        graph = with_own_states(check_signatures(graph))
+    except ModelError as error:
+        if not stored.has_open_loops:
+            raise
+        why = "it has a loop whose shapes are known only as it runs, which is not supported"
+        raise ModelError(f"{why}: convert recurrent layers with unroll=True") from error
     check_sizes(graph)
     return graph
 
@@ -89,10 +95,11 @@ def has_uncalled_subgraphs(data: bytes) -> bool:
 
 class _Stored(NamedTuple):
     """A graph as its file has it. `dynamic`: tensors some of whose sizes, by the file, are known only when the model
-    runs; converters write 1 for them."""
+    runs; converters write 1 for them. `has_open_loops`: there are some in the subgraphs that it called."""
 
     graph: Graph
     dynamic: frozenset[int]
+    has_open_loops: bool
 
 
 def _as_stored(data: bytes, name: str) -> _Stored:
@@ -103,7 +110,7 @@ def _as_stored(data: bytes, name: str) -> _Stored:
         raise ModelError("not a TensorFlow Lite file (it does not carry the mark TFL3); diagmem reads .tflite files")
     try:
         reader = _Reader(data)
-        return _Stored(reader.graph(name), frozenset(reader.dynamic))
+        return _Stored(reader.graph(name), frozenset(reader.dynamic), reader.has_open_loops)
     except DAMAGE as error:
         raise ModelError(
             f"the file is damaged or truncated: its {len(data)} bytes refer to others that are not there"
@@ -118,6 +125,7 @@ class _Reader:
         self.model = tflite.Model.GetRootAs(data, 0)
         self.allowance = 4 * len(data) + 2**20
         self.dynamic: set[int] = set()
+        self.has_open_loops = False
 
     def spend(self, size_bytes: int) -> None:
         self.allowance -= size_bytes
@@ -131,9 +139,9 @@ class _Reader:
         if not count:
             raise ModelError("the file has no subgraphs: there is no model in it")
         graph = self.subgraph(0, name)
-        dynamic = set(self.dynamic)
+        dynamic, self.dynamic = self.dynamic, set()
         others = self.called(graph, count)
-        self.dynamic = dynamic
+        self.has_open_loops, self.dynamic = bool(self.dynamic), dynamic
         return with_variables(without_control_flow(graph, others), others)
 
     def called(self, graph: Graph, count: int) -> Mapping[int, Graph]:

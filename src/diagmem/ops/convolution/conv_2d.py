@@ -72,7 +72,7 @@ class Conv2D:
 
 
 class Conv2DKind(ConvolutionKind):
-    names = ("CONV_2D",)
+    names = clamps = takes_padding = ("CONV_2D",)
     orders = (
         *(Order.REFERENCE, Order.BLOCKS, Order.PAIRS, Order.ROW_PAIRS),
         *(Order.IM2COL, Order.QUADS, Order.ROWS),

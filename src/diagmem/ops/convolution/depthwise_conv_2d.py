@@ -54,7 +54,7 @@ class DepthwiseConv2D:
 
 
 class DepthwiseConv2DKind(ConvolutionKind):
-    names = ("DEPTHWISE_CONV_2D",)
+    names = clamps = takes_padding = ("DEPTHWISE_CONV_2D",)
     orders = (Order.REFERENCE, Order.FOURS, Order.EIGHTS, Order.CHANNEL_BLOCKS)
     tflm_agrees = True
     axis = 3

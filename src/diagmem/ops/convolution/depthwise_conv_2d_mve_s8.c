@@ -102,7 +102,8 @@ static inline void diagmem_depthwise_conv_2d_mve_s8_row(const diagmem_depthwise_
     const void *taps[DIAGMEM_MAX_TAPS];
 #if DIAGMEM_HAS_MVE
     const int32_t whole = w->out_depth & ~7;
-    const int is_inside = w->kernel_h == 3 && w->kernel_w == 3 && rows[0] != NULL && rows[1] != NULL && rows[2] != NULL;
+    const int is_inside = DIAGMEM_MAX_ROWS > 2 && w->kernel_h == 3 && w->kernel_w == 3 && rows[0] != NULL &&
+                          rows[1] != NULL && rows[2] != NULL;
 #endif
     for (int32_t x = 0; x < w->out_width; ++x, out += w->out_pitch) {
         const int32_t column = diagmem_column(w, x);

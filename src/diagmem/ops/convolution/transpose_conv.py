@@ -77,7 +77,7 @@ class GatheredAxis:
 
 
 class TransposeConvKind(PixelKind):
-    names = ("TRANSPOSE_CONV",)
+    names = clamps = ("TRANSPOSE_CONV",)
     orders = (Order.REFERENCE, Order.BUFFERED)
     takes = Signature((3, 4), data=IMAGE, numbers=(0,), weights=Weights(axis=0, filter=FILTER, bias=3))
     table = Table(TransposeConv, ("Padding", "StrideH", "StrideW", "FusedActivationFunction"))

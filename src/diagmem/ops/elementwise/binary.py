@@ -50,8 +50,10 @@ class Binary:
 
 class BinaryKind(BroadcastKind):
     names = ("ADD", "SUB", "MUL", "DIV", "MAXIMUM", "MINIMUM", "SQUARED_DIFFERENCE")
+    clamps = ("ADD", "SUB", "MUL", "DIV")
+    monotone = ("ADD", "SUB", "MUL", "MAXIMUM", "MINIMUM")
     table = {
-        **dict.fromkeys(("ADD", "SUB", "MUL", "DIV"), Table(Binary, ("FusedActivationFunction",))),
+        **dict.fromkeys(clamps, Table(Binary, ("FusedActivationFunction",))),
         **dict.fromkeys(("MAXIMUM", "MINIMUM"), Table(Binary, name="MaximumMinimumOptions")),
         "SQUARED_DIFFERENCE": Table(Binary),
     }
@@ -77,7 +79,7 @@ class BinaryKind(BroadcastKind):
     def sample(self, name: str, draw: Draw) -> Node:
         """Both inputs may be repeated, each along its own axes; one may be constant."""
         inputs = draw.pair()
-        attributes = Binary(draw.fused()) if name in ("ADD", "SUB", "MUL", "DIV") else Binary()
+        attributes = Binary(draw.fused()) if name in self.clamps else Binary()
         return node_of(self, name, attributes, inputs, (draw.dtype(),))
 
     def fitting(self, node: Node) -> Fitting:
@@ -127,10 +129,8 @@ _SQUARE_BITS = {DType.INT8: 7, DType.INT16: 0}
 def binary_call(node: Node, parameters: str, fields: Fields, suffix: str = "int") -> CCall:
     """The call of the kernel for the kind and the type of its first input."""
     require_types(node.output.dtype, (node.input(0), node.input(1)))
-    function, tensors = (
-        f"{node.op.kind.lower()}_{SUFFIXES[node.output.dtype]}",
-        (node.input(0), node.input(1), node.output),
-    )
+    function = f"{node.op.kind.lower()}_{SUFFIXES[node.output.dtype]}"
+    tensors = node.input(0), node.input(1), node.output
     own, stem = {"shape": c_broadcast(node), **fields}, f"elementwise_binary_{suffix}"
     return kernel_call(stem, own, tensors, function=function, struct=parameters)
 
@@ -439,10 +439,8 @@ class FloorDivKind(BroadcastKind):
     takes = Signature((2, 2), alike=(1,))
 
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
-        found = (
-            _floored_int(node.op.kind, *inputs) if node.output.dtype is DType.INT32 else _floored(node.op.kind, *inputs)
-        )
-        return (np.reshape(found, node.output.shape).astype(node.output.dtype.numpy),)
+        floored = _floored_int if node.output.dtype is DType.INT32 else _floored
+        return (np.reshape(floored(node.op.kind, *inputs), node.output.shape).astype(node.output.dtype.numpy),)
 
     def c_call(self, node: Node) -> CCall:
         tensors = node.input(0), node.input(1), node.output

@@ -311,12 +311,10 @@ def _math_call(node: Node) -> CCall:
 Function = Callable[[Node, Ints], Ints]
 """From stored inputs to stored outputs, of which a type holds only those in its range."""
 
-CLAMPS = {
-    "RELU": real_range(Activation.RELU),
-    "RELU6": real_range(Activation.RELU6),
-    "RELU_N1_TO_1": real_range(Activation.RELU_N1_TO_1),
-    "RELU_0_TO_1": (0.0, 1.0),
-}
+FUSED = {a.name: a for a in (Activation.RELU, Activation.RELU6, Activation.RELU_N1_TO_1)}
+"""Kinds that can be the activation of another operation."""
+
+CLAMPS = {**{name: real_range(activation) for name, activation in FUSED.items()}, "RELU_0_TO_1": (0.0, 1.0)}
 """Kinds that clamp, and the real values that they leave."""
 
 single: Any = np.float32

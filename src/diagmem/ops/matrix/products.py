@@ -67,7 +67,7 @@ class FullyConnected:
 
 
 class FullyConnectedKind(OpKind):
-    names = ("FULLY_CONNECTED",)
+    names = clamps = ("FULLY_CONNECTED",)
     table = Table(FullyConnected, ("FusedActivationFunction", "KeepNumDims"))
     orders = (Order.BLOCKS, Order.REFERENCE)
     int8_version = 4

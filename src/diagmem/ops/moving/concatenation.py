@@ -52,7 +52,7 @@ class Concatenation:
 
 
 class ConcatenationKind(RearrangeKind):
-    names = ("CONCATENATION",)
+    names = joins = ("CONCATENATION",)
     orders = (Order.REFERENCE, Order.MEMCPY)
     takes = Signature((1, MANY), all_alike=True)
     table = Table(Concatenation, ("Axis", "FusedActivationFunction"))
@@ -174,6 +174,7 @@ class PackKind(RearrangeKind):
     """In order "reference" the stack is walked forward; in "tensor_major" one tensor is finished before the next."""
 
     names = ("PACK", "UNPACK")
+    joins, parts = ("PACK",), ("UNPACK",)
     table = {"PACK": Table(Pack, ("Axis", "ValuesCount")), "UNPACK": Table(Pack, ("Axis", "Num"))}
     orders = (Order.REFERENCE, Order.TENSOR_MAJOR)
 
@@ -249,7 +250,7 @@ class Split:
 class SplitKind(RearrangeKind):
     """The input is walked forward, and one output after the other gets its share of a row."""
 
-    names = ("SPLIT", "SPLIT_V")
+    names = parts = ("SPLIT", "SPLIT_V")
     tflm_agrees = True
     table = Table(Split, ("NumSplits",))
 

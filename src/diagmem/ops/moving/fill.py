@@ -124,11 +124,8 @@ class ZerosLikeKind(RearrangeKind):
 
     def decode(self, name: str, options: Any) -> Any:
         """An absent type is written as float32's code, and means 32 bits."""
-        return (
-            Known()
-            if name == "SHAPE" and options is not None and not options.OutType()
-            else super().decode(name, options)
-        )
+        is_absent = name == "SHAPE" and options is not None and not options.OutType()
+        return Known() if is_absent else super().decode(name, options)
 
     def signature(self, name: str) -> Signature:
         made = {"SHAPE": (DType.INT32, DType.INT64), "RANK": (DType.INT32,)}.get(name)

@@ -53,16 +53,17 @@ class PadKind(RearrangeKind):
         return BuiltinOptions("MirrorPadOptions", {"Mode": int(node.attributes.mirror == "symmetric")})
 
     def signature(self, name: str) -> Signature:
-        return (
-            Signature((3, 3), alike=(2,), numbers=(1,), single=(2,))
-            if name == "PADV2"
-            else Signature((2, 2), numbers=(1,))
-        )
+        plain = Signature((2, 2), numbers=(1,))
+        return replace(plain, inputs=(3, 3), alike=(2,), single=(2,)) if name == "PADV2" else plain
 
     @unless_computed
     def output_shapes(self, name: str, attributes: Pad | MirrorPad, inputs: Inputs) -> Shapes:
         sizes = zip(input_at(inputs, 0).shape, _paddings(attributes, inputs), strict=True)
         return (tuple(before + size + after for size, (before, after) in sizes),)
+
+    def keeps_channels(self, node: Node) -> bool:
+        paddings = node.input(1).data
+        return paddings is not None and not paddings.reshape(-1, 2)[-1].any()
 
     def accesses(self, node: Node, order: Order) -> Accesses:
         found = super().accesses(node, order)

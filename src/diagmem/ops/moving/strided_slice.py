@@ -33,7 +33,7 @@ class StridedSliceKind(StridedKind):
     """Inputs: data, begin, and for SLICE the size, for STRIDED_SLICE end and strides. In order "memcpy" the rows of the
     last axis are copied whole, where its elements are neighbours."""
 
-    names = ("SLICE", "STRIDED_SLICE")
+    names = parts = ("SLICE", "STRIDED_SLICE")
     table = {
         "STRIDED_SLICE": Table(
             StridedSlice, ("BeginMask", "EndMask", "EllipsisMask", "NewAxisMask", "ShrinkAxisMask", "Offset")

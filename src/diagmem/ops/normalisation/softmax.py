@@ -46,6 +46,9 @@ class RowwiseKind(OpKind):
             raise ModelError(f"{name} needs an input with at least one axis; the file is damaged")
         return (shape,)
 
+    def keeps_channels(self, node: Node) -> bool:
+        return False
+
     def has_row_kernel(self, node: Node) -> bool:
         return is_row_local(node)
 

@@ -53,7 +53,8 @@ class Pool2D:
 
 
 class Pool2DKind(WindowedKind):
-    names = ("AVERAGE_POOL_2D", "MAX_POOL_2D", "L2_POOL_2D")
+    names = clamps = ("AVERAGE_POOL_2D", "MAX_POOL_2D", "L2_POOL_2D")
+    takes_padding = ("MAX_POOL_2D",)
     orders = (Order.REFERENCE, Order.FOURS, Order.EIGHTS, Order.SIXTEENS, Order.ACCUMULATE)
     tflm_agrees = True
     takes = Signature()
@@ -71,6 +72,9 @@ class Pool2DKind(WindowedKind):
     def window_over(self, attributes: Pool2D, inputs: Inputs) -> Window2D:
         kernel, stride = (attributes.kernel_h, attributes.kernel_w), (attributes.stride_h, attributes.stride_w)
         return Window2D.resolve(Nhwc.of(input_at(inputs, 0)), kernel, stride, padding=attributes.padding)
+
+    def keeps_channels(self, node: Node) -> bool:
+        return True
 
     def ordered(self, node: Node, order: Order) -> OrderedLoop:
         loop = self.loop(node)

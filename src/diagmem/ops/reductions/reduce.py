@@ -120,20 +120,6 @@ def reduced_axes(inputs: Inputs) -> frozenset[int]:
     return frozenset(axis_of(axis, len(data.shape)) for axis in axes.ints)
 
 
-class ReducingKind(OpKind):
-    """Inputs: data, axes. One output after the other reads its fibre, then is written."""
-
-    def output_shapes(self, name: str, attributes: Any, inputs: Inputs) -> Shapes:
-        keep_dims = getattr(attributes, "keep_dims", False)
-        return (kept_shape(input_at(inputs, 0).shape, reduced_axes(inputs), keep_dims),)
-
-    def accesses(self, node: Node, order: Order) -> Accesses:
-        return swept(node, {0: fibre_reads(node.input(0).shape, reduced_axes(node.inputs))})
-
-    def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
-        return fibre_separation(node, reduced_axes(node.inputs)) if position == 0 else held_separation(node)
-
-
 @dataclass(frozen=True, slots=True)
 class Reduce:
     """Inputs: data, axes (constant; negative ones count from the end)."""
@@ -141,11 +127,37 @@ class Reduce:
     keep_dims: bool = False
 
 
+class ReducingKind(OpKind):
+    """Inputs: data, axes. One output after the other reads its fibre, then is written."""
+
+    table = Table(Reduce, ("KeepDims",), "ReducerOptions")
+
+    def output_shapes(self, name: str, attributes: Any, inputs: Inputs) -> Shapes:
+        keep_dims = getattr(attributes, "keep_dims", False)
+        return (kept_shape(input_at(inputs, 0).shape, reduced_axes(inputs), keep_dims),)
+
+    def keeps_channels(self, node: Node) -> bool:
+        return node.input(1).data is not None and len(node.input(0).shape) - 1 not in reduced_axes(node.inputs)
+
+    def accesses(self, node: Node, order: Order) -> Accesses:
+        return swept(node, {0: fibre_reads(node.input(0).shape, reduced_axes(node.inputs))})
+
+    def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
+        return fibre_separation(node, reduced_axes(node.inputs)) if position == 0 else held_separation(node)
+
+    def sample(self, name: str, draw: Draw) -> Node:
+        """Any axes, none, all, named twice or from the end."""
+        dtype = DType.BOOL if name in _FUNCTIONS else draw.dtype()
+        shape = draw.choice((draw.image(), tuple(draw.many(1, 5, draw.size))))
+        axes = draw.many(0, 5, lambda: draw.axis(len(shape)))
+        return node_of(self, name, Reduce(draw.boolean()), [activation(shape, dtype), ints(axes)], (dtype,))
+
+
 class ReduceKind(ReducingKind):
     names = ("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_PROD")
+    monotone = ("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN")
     orders = (Order.REFERENCE, Order.ZERO_FIRST)
     takes = Signature((2, 2), numbers=(1,))
-    table = Table(Reduce, ("KeepDims",), "ReducerOptions")
 
     def accesses(self, node: Node, order: Order) -> Accesses:
         if order is not Order.ZERO_FIRST:
@@ -199,19 +211,9 @@ class ReduceKind(ReducingKind):
         values_of(node.input(1))
         return super().c_call(node)
 
-    def sample(self, name: str, draw: Draw) -> Node:
-        """Any axes, none, all, named twice or from the end."""
-        return _drawn(self, name, draw, draw.dtype())
-
     def fitting(self, node: Node) -> Fitting:
         types = {"MEAN": QUANTISED_OR_FLOAT, "REDUCE_PROD": _INT32_OR_FLOAT}.get(node.op.kind, _ALL)
         return Fitting(types, gain={"MEAN": 1.0, "SUM": math.sqrt(_count(node))}.get(node.op.kind))
-
-
-def _drawn(kind: OpKind, name: str, draw: Draw, dtype: DType) -> Node:
-    shape = draw.choice((draw.image(), tuple(draw.many(1, 5, draw.size))))
-    axes = draw.many(0, 5, lambda: draw.axis(len(shape)))
-    return node_of(kind, name, Reduce(draw.boolean()), [activation(shape, dtype), ints(axes)], (dtype,))
 
 
 def _fibres(data: Array, axes: frozenset[int]) -> Array:
@@ -322,7 +324,6 @@ class ReduceAllKind(ReducingKind):
     names = tuple(_FUNCTIONS)
     takes = Signature((2, 2), numbers=(1,), made=dict.fromkeys(DType, (DType.BOOL,)))
     needs = Fitting((DType.BOOL,), scaled=())
-    table = Table(Reduce, ("KeepDims",), "ReducerOptions")
 
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
         found = _FUNCTIONS[node.op.kind](inputs[0], axis=tuple(sorted(reduced_axes(node.inputs))))
@@ -334,10 +335,6 @@ class ReduceAllKind(ReducingKind):
         values_of(node.input(1))
         fibres = c_fibres(data.shape, data.strides, reduced_axes(node.inputs))
         return kernel_call("reduce_all", {"fibres": fibres}, (data, node.output), function=node.op.kind.lower())
-
-    def sample(self, name: str, draw: Draw) -> Node:
-        """Any axes, none, all, named twice or from the end."""
-        return _drawn(self, name, draw, DType.BOOL)
 
     def sample_values(self, node: Node, position: int, tensor: Tensor, rng: np.random.Generator) -> Array | None:
         """Mostly what does not decide the answer."""

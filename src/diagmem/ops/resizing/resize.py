@@ -62,7 +62,7 @@ class SampledAxis:
 class ResizeKind(PixelKind):
     """In order "memcpy" pixels are copied whole."""
 
-    names = ("RESIZE_NEAREST_NEIGHBOR", "RESIZE_BILINEAR")
+    names = monotone = ("RESIZE_NEAREST_NEIGHBOR", "RESIZE_BILINEAR")
     orders = (Order.REFERENCE, Order.MEMCPY)
     table = Table(Resize, ("AlignCorners", "HalfPixelCenters"))
     tflm_agrees = True
@@ -81,6 +81,9 @@ class ResizeKind(PixelKind):
         if len(size) != 2 or min(size) < 1:
             raise ModelError(f"new size {list(size)} is not a height and a width; the file is damaged")
         return ((image.batch, *size, image.depth),)
+
+    def keeps_channels(self, node: Node) -> bool:
+        return True
 
     def can_make(self, node: Node) -> bool:
         image, made = node.input(0).shape, node.output.shape

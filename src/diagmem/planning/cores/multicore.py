@@ -62,7 +62,7 @@ def running_steps(plan: Plan) -> list[Step]:
 
 
 def most_held_bytes(graph: Graph, shared: Multicore | None) -> int:
-    """The most that all cores hold back together in a phase: two of them half of it each."""
+    """The most bytes that all cores together defer in a phase; with two cores, each defers half of it."""
     found = 0
     for split in () if shared is None else shared.splits:
         grains = -(-split.most_held // split.cut.grain)
@@ -155,7 +155,7 @@ class _Search:
         return footprint(self.plan.graph, self.plan.options)
 
     @cached_property
-    def posed(self) -> Problem:
+    def problem(self) -> Problem:
         return build_problem(self.needs, self.plan.schedule)
 
     @cached_property
@@ -164,13 +164,13 @@ class _Search:
 
     @property
     def limit_bytes(self) -> int:
-        unit = self.posed.unit_bytes
+        unit = self.problem.unit_bytes
         return int(self.plan.arena_bytes * (1 + self.plan.options.cores_cost / 100)) // unit * unit
 
     def best(self) -> Plan:
         best = shared_as_placed(self.plan, self.known)
         effort = Effort.named(self.plan.options.effort, self.plan.options.time_limit).for_whole_tensors.times(_EFFORT)
-        overlaps, tries = dict(self.posed.overlaps), 0
+        overlaps, tries = dict(self.problem.overlaps), 0
         least = max(BARRIER_INSTRUCTIONS, LEAST_GAIN * self._path(best))
         for op in sorted(_ops(self.plan), key=lambda op: -self._lost(best, op)):
             if self._lost(best, op) <= least:
@@ -188,7 +188,7 @@ class _Search:
 
     def _further(self, op: int, overlaps: Mapping[tuple[int, int], int]) -> Iterator[dict[tuple[int, int], int]]:
         """The op's output ever nearer to its inputs, from where they share nothing."""
-        node, buffers = self.plan.graph.nodes[op], self.posed.buffers
+        node, buffers = self.plan.graph.nodes[op], self.problem.buffers
         of = {tensor: n for n, buffer in enumerate(buffers) for tensor in buffer.tensors}
         pairs = {
             (of[node.output.index], of[tensor.index])
@@ -200,16 +200,16 @@ class _Search:
             found = {pair: apart + int(share * (buffers[pair[0]].size_bytes - apart)) for pair, apart in near.items()}
             added = sum(found.values()) - sum(near.values())
             # What the only pair that overlaps no longer shares, the arena must have besides.
-            if len(near) > 1 or self.posed.pressure[self.step_of[op]] + added <= self.limit_bytes:
+            if len(near) > 1 or self.problem.pressure[self.step_of[op]] + added <= self.limit_bytes:
                 yield found
 
     def _placed(self, overlaps: Mapping[tuple[int, int], int], effort: Effort) -> Plan | None:
-        posed = replace(self.posed, overlaps=overlaps)
-        placement = optimal(posed, effort, self.limit_bytes)
+        problem = replace(self.problem, overlaps=overlaps)
+        placement = optimal(problem, effort, self.limit_bytes)
         if placement.arena_bytes > self.limit_bytes:
             return None
-        offsets = with_rings(posed, placement.offsets)
-        found = self.plan.with_buffers(posed.buffers, offsets, arena_bytes=placement.arena_bytes)
+        offsets = with_rings(problem, placement.offsets)
+        found = self.plan.with_buffers(problem.buffers, offsets, arena_bytes=placement.arena_bytes)
         return shared_as_placed(found, self.known)
 
     def _lost(self, plan: Plan, op: int) -> float:

@@ -74,7 +74,7 @@ def stays(offsets: Mapping[int, int], node: Node) -> bool:
 
 @dataclass(frozen=True)
 class Extents:
-    """For each unit the bytes [low, high) of the arena around all that it touches of a tensor."""
+    """For each unit, the byte range [low, high) of the arena that covers all its accesses to a tensor."""
 
     low: IntArray
     high: IntArray
@@ -209,8 +209,8 @@ class SharedOp:
         return Split(self.node.op.index, cut, phases)
 
     def _is_congruent(self, near: Near) -> bool:
-        """Whether each channel of the output is made of that of the input with its number, and only ever lies on
-        it."""
+        """Whether each output channel is computed from the input channel of the same number, and overlaps only that
+        one."""
         out, depth, tensor, runs = self.node.output, self.node.output.shape[-1], near.tensor, near.runs
         is_alike = tensor.shape[-1:] == out.shape[-1:] and tensor.dtype.size_bytes == out.dtype.size_bytes
         is_plain = tensor.view is None and out.view is None

@@ -17,7 +17,7 @@ from typing import Any
 
 from diagmem.model.pools import LEAST_ALIGN_BYTES, OpWeights, Pool, PoolLayout, WeightsPool, WeightsTraffic
 from diagmem.model.schedule import Schedule
-from diagmem.planning.memory.traffic import Group, check_staging, copies, groups_of, weights_of, with_copies
+from diagmem.planning.memory.traffic import Group, check_copy_pool, copies, groups_of, weights_of, with_copies
 from diagmem.planning.needs.build_problem import Moment, build_problem, moments
 from diagmem.planning.needs.footprint import Footprint, footprint
 from diagmem.planning.needs.problem import Problem
@@ -32,7 +32,7 @@ from diagmem.planning.place.local_search import SqueakyWheel
 from diagmem.planning.place.rings import with_rings
 from diagmem.planning.plan import Plan
 
-Choice = tuple[int, ...]
+PoolAssignment = tuple[int, ...]
 """For each group, the number of its pool; STAYS for weights that are read from flash."""
 
 STAYS = -1
@@ -48,23 +48,23 @@ Demand = tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int, int], ...]]
 class Answer:
     """A choice, None if there is none or none was found; what no choice costs less than; whether that is certain."""
 
-    choice: Choice | None
+    choice: PoolAssignment | None
     bound: float
     is_final: bool
 
 
 @dataclass(frozen=True)
 class Relaxation:
-    """`cuts`: groups that cannot all be in one pool, by the pool's number. `staging`: where weights may be copied to,
+    """`cuts`: groups that cannot all be in one pool, by the pool's number. `copy_pool`: where weights may be copied to,
     if some of the groups are such copies."""
 
     groups: tuple[Group, ...]
     pools: tuple[Pool, ...]
     moments: Sequence[Moment]
     cuts: list[tuple[int, frozenset[int]]] = field(default_factory=list)
-    staging: WeightsPool | None = None
+    copy_pool: WeightsPool | None = None
 
-    def cost(self, choice: Choice) -> float:
+    def cost(self, choice: PoolAssignment) -> float:
         """Bytes read and written, times the cost of their pools."""
         return sum(costs[pool] or 0.0 for costs, pool in zip(self.costs, choice, strict=True))
 
@@ -74,9 +74,9 @@ class Relaxation:
         return tuple(self._costs(group) for group in self.groups)
 
     def _costs(self, group: Group) -> tuple[float | None, ...]:
-        if group.weights is None or self.staging is None:
+        if group.weights is None or self.copy_pool is None:
             return tuple(group.traffic_bytes * pool.cost for pool in self.pools)
-        name, flash = self.staging.name, self.staging.flash_cost
+        name, flash = self.copy_pool.name, self.copy_pool.flash_cost
         copied = (group.weights.copied_cost(pool.cost, flash) if pool.name == name else None for pool in self.pools)
         return (*copied, group.weights.flash_cost(flash))
 
@@ -85,7 +85,7 @@ class Relaxation:
         """If there were room for everything where it is cheapest."""
         return sum(min(cost for cost in costs if cost is not None) for costs in self.costs)
 
-    def flash_bytes(self, choice: Choice) -> int:
+    def flash_bytes(self, choice: PoolAssignment) -> int:
         """What a run reads of weights where they lie: to copy them, or as often as it needs them."""
         chosen = [(g.weights, p) for g, p in zip(self.groups, choice, strict=True) if g.weights is not None]
         return sum(weights.read_bytes if pool == STAYS else weights.size_bytes for weights, pool in chosen)
@@ -212,22 +212,22 @@ class Pooled:
 def pooled(needs: Footprint, schedule: Schedule, effort: Effort, weights: Sequence[OpWeights] = ()) -> Pooled:
     """The best choice found for an order, with what no choice costs less than. Where the pools are too small, the last
     one is as large as it would have to be. `weights`: those that may be copied."""
-    posed, pools, staging = build_problem(needs, schedule), needs.options.pools, needs.options.staging
-    groups, live = groups_of(needs, schedule, posed.buffers), moments(needs, schedule)
+    problem, pools, copy_pool = build_problem(needs, schedule), needs.options.pools, needs.options.copy_pool
+    groups, live = groups_of(needs, schedule, problem.buffers), moments(needs, schedule)
     if weights:
-        copied, number = copies(needs, schedule, weights), len(posed.buffers)
+        copied, number = copies(needs, schedule, weights), len(problem.buffers)
         live = with_copies(live, copied, number, needs.unit_bytes)
-        posed = replace(posed, buffers=(*posed.buffers, *copied))
+        problem = replace(problem, buffers=(*problem.buffers, *copied))
         groups = (*groups, *(Group.of_copy(number + n, found) for n, found in enumerate(weights)))
-    relaxation = Relaxation(groups, tuple(pools), live, staging=staging)
-    chooser = _Chooser(posed, relaxation, effort, schedule.has_turns)
+    relaxation = Relaxation(groups, tuple(pools), live, copy_pool=copy_pool)
+    chooser = _Chooser(problem, relaxation, effort, schedule.has_turns)
     choice, bound = chooser.best()
     chosen = choice if choice is not None else chooser.grown()
     found = _laid(schedule, chooser, chooser.final(chosen), bound)
-    if staging is None:
+    if copy_pool is None:
         return found
     flash_bytes = relaxation.flash_bytes(chosen)
-    return replace(found, layout=replace(found.layout, flash_bytes=flash_bytes, flash_cost=staging.flash_cost))
+    return replace(found, layout=replace(found.layout, flash_bytes=flash_bytes, flash_cost=copy_pool.flash_cost))
 
 
 def _laid(schedule: Schedule, chooser: _Chooser, placements: Sequence[_Placed], bound: float) -> Pooled:
@@ -240,10 +240,10 @@ def _laid(schedule: Schedule, chooser: _Chooser, placements: Sequence[_Placed], 
         for placed, use in zip(placements, layout.uses, strict=True)
         for buffer, offset in zip(placed.members, placed.offsets, strict=True)
     }
-    posed, kept = chooser.problem, sorted(addresses)
+    problem, kept = chooser.problem, sorted(addresses)
     # Weights that stay where they are need no buffer.
-    posed = posed if len(kept) == len(posed.buffers) else posed.part(kept)
-    return Pooled(schedule, posed, tuple(addresses[buffer] for buffer in kept), layout)
+    problem = problem if len(kept) == len(problem.buffers) else problem.part(kept)
+    return Pooled(schedule, problem, tuple(addresses[buffer] for buffer in kept), layout)
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,7 +279,7 @@ class _Chooser:
     def pools(self) -> tuple[Pool, ...]:
         return self.relaxation.pools
 
-    def best(self) -> tuple[Choice | None, float]:
+    def best(self) -> tuple[PoolAssignment | None, float]:
         """The choice that costs least, None if none was found; and what none costs less than."""
         relaxation, found = self.relaxation, self._densest_first()
         best = None if found is None else relaxation.cost(found)
@@ -300,14 +300,14 @@ class _Chooser:
                 is_exact &= self._cut(answer.choice, number)
         return found, bound if best is None else min(bound, best)
 
-    def _densest_first(self) -> Choice | None:
+    def _densest_first(self) -> PoolAssignment | None:
         """By bytes read and written for each byte that is taken: each group at the first free place of the fastest pool
         that has one or, where there are few groups, that the allocator finds room in. Copies of weights come last."""
-        groups, posed, sizes = self.relaxation.groups, self.problem, self.relaxation.largest
+        groups, problem, sizes = self.relaxation.groups, self.problem, self.relaxation.largest
         dense = sorted(range(len(groups)), key=lambda g: (-groups[g].traffic_bytes / max(1, sizes[g]), g))
         order = sorted(dense, key=lambda g: groups[g].weights is not None)
         inside: list[list[int]] = [[] for _ in self.pools]
-        placed: list[Partial] = [[None] * len(posed.buffers) for _ in self.pools]
+        placed: list[Partial] = [[None] * len(problem.buffers) for _ in self.pools]
         for group in order:
             for number in self._allowed(group):
                 found = self._fitted(placed[number], group, number)
@@ -351,7 +351,7 @@ class _Chooser:
             found[buffer] = at
         return found
 
-    def _is_placed(self, choice: Choice, number: int) -> bool:
+    def _is_placed(self, choice: PoolAssignment, number: int) -> bool:
         return bool(self._placed([g for g, n in enumerate(choice) if n == number], number))
 
     def _placed(self, members: Sequence[int], number: int, is_thorough: bool = True) -> _Placed | None:
@@ -379,8 +379,9 @@ class _Chooser:
         is_impossible = goal_bytes is not None and found.lower_bound_bytes > goal_bytes
         return _Placed(groups, members, found.offsets, -(-found.arena_bytes // line) * line, is_impossible)
 
-    def _cut(self, choice: Choice, number: int) -> bool:
-        """Never again all these in this pool; whether that is proven. What always finds a place is not to blame."""
+    def _cut(self, choice: PoolAssignment, number: int) -> bool:
+        """Adds a cut: these groups may not all be in this pool; returns whether that is proven. Groups that always fit
+        are left out of the cut."""
         groups = tuple(g for g, n in enumerate(choice) if n == number)
         members, part = self._part(groups)
         hard, _ = SqueakyWheel.of(part).core(self._room(number))
@@ -389,7 +390,7 @@ class _Chooser:
         self.relaxation.cuts.append((number, to_blame or frozenset(groups)))
         return self._place(groups, self._room(number)).is_impossible
 
-    def grown(self) -> Choice:
+    def grown(self) -> PoolAssignment:
         """Where the pools are too small: the choice for which the last one must grow least, as far as that is found."""
         last = len(self.pools) - 1
         for _ in range(MOST_ROUNDS):
@@ -403,7 +404,7 @@ class _Chooser:
                 self._cut(answer.choice, number)
         return tuple(last if group.weights is None else STAYS for group in self.relaxation.groups)
 
-    def final(self, choice: Choice) -> list[_Placed]:
+    def final(self, choice: PoolAssignment) -> list[_Placed]:
         """Each pool as small as it can be, rows by a rule where that takes no more."""
         found = []
         for number in range(len(self.pools)):
@@ -432,10 +433,10 @@ MOST_OPS = 100
 def in_pools(plan: Plan, effort: Effort) -> Plan:
     """The plan's graph in the pools of its options: in its order, or in another one if that costs less traffic."""
     needs = footprint(plan.graph, plan.options)
-    own, staging = plan.schedule, plan.options.staging
-    if staging is not None:
-        check_staging(needs, staging)
-    weights = () if staging is None else weights_of(needs, own)
+    own, copy_pool = plan.schedule, plan.options.copy_pool
+    if copy_pool is not None:
+        check_copy_pool(needs, copy_pool)
+    weights = () if copy_pool is None else weights_of(needs, own)
     best = _pooled(needs, own, effort, weights)
     is_free = plan.options.schedule == BEST and not plan.runs_by_rows and len(plan.graph.ops) <= MOST_OPS
     others = OTHER_ORDERS if is_free else ()
@@ -447,24 +448,24 @@ def in_pools(plan: Plan, effort: Effort) -> Plan:
         ):
             tried.add(order.steps)
             best = min(best, _pooled(needs, order, effort, weights), key=lambda found: found.rank)
-    if staging is None:
+    if copy_pool is None:
         return _plan(plan, best)
     # Beside the same without any copies, which is also what remains where these cost more than they save.
-    plain = _reading_flash(_pooled(needs, best.schedule, effort, ()), weights, staging.flash_cost)
+    plain = _reading_flash(_pooled(needs, best.schedule, effort, ()), weights, copy_pool.flash_cost)
     best = min(best, plain, key=lambda found: found.rank)
     made = _plan(plan, best)
-    return replace(made, weights=WeightsTraffic(staging.name, staging.flash_cost, weights, plain.layout.cost))
+    return replace(made, weights=WeightsTraffic(copy_pool.name, copy_pool.flash_cost, weights, plain.layout.cost))
 
 
 def _pooled(needs: Footprint, order: Schedule, effort: Effort, weights: Sequence[OpWeights]) -> Pooled:
     """With copies of those weights of which some room, and a gain, can be hoped for; the others are read from flash."""
-    staging = needs.options.staging
-    if staging is None:
+    copy_pool = needs.options.copy_pool
+    if copy_pool is None:
         return pooled(needs, order, effort)
-    pool = next(pool for pool in needs.options.pools if pool.name == staging.name)
-    copied = [w for w in weights if w.pays(pool.cost, staging.flash_cost) and w.size_bytes <= pool.capacity_bytes]
+    pool = next(pool for pool in needs.options.pools if pool.name == copy_pool.name)
+    copied = [w for w in weights if w.pays(pool.cost, copy_pool.flash_cost) and w.size_bytes <= pool.capacity_bytes]
     others = [w for w in weights if w not in copied]
-    return _reading_flash(pooled(needs, order, effort, copied), others, staging.flash_cost)
+    return _reading_flash(pooled(needs, order, effort, copied), others, copy_pool.flash_cost)
 
 
 def _reading_flash(found: Pooled, weights: Sequence[OpWeights], flash_cost: float) -> Pooled:

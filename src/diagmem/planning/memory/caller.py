@@ -1,4 +1,4 @@
-"""What the firmware owns: tensors that it holds itself, and what must outlive the runs of other models.
+"""Caller memory: tensors in buffers of the firmware, and what must survive the runs of other models.
 
 A tensor that the firmware holds is an address space of its own: it becomes a pool whose memory the caller gives, and
 everything that knows pools knows it.
@@ -44,7 +44,7 @@ def with_caller_memory(plan: Plan) -> Plan:
     """The plan with a pool for each tensor that the caller holds, and one for all that must outlive the runs of other
     models in the same arena."""
     _, lines = lines_of_reshapes(plan.graph, plan.options)
-    _check_owned(plan, {t for line in lines for t in line})
+    _check_caller_memory(plan, {t for line in lines for t in line})
     tensors, external = plan.graph.tensors, plan.options.external
     given = [line for line in lines if any(tensors[t].name in external for t in line)]
     kept = [line for line in lines if line not in given]
@@ -127,14 +127,14 @@ def _with_places(plan: Plan, placed: Mapping[tuple[int, ...], int]) -> Plan:
     )
 
 
-def _check_owned(plan: Plan, owned: set[int]) -> None:
+def _check_caller_memory(plan: Plan, owned: set[int]) -> None:
     graph, options = plan.graph, plan.options
     asked = {tensor.index for tensor in graph.tensors if tensor.name in options.external}
     asked |= {*graph.outputs} if options.together == KEEP_OUTPUTS else set()
     for index in sorted(asked - owned):
         if not graph.tensors[index].is_constant:
             raise PlanError(
-                f"'{graph.tensors[index].label}' has become part of another tensor, and cannot lie alone: plan again "
+                f"'{graph.tensors[index].label}' is part of another tensor now and has no place of its own: plan again "
                 "with --skip remove-concat,remove-slices"
             )
 
@@ -152,7 +152,7 @@ POOLS = "pools"
 """The last rung, where there are several."""
 
 
-def in_memories(found: Planned, effort: Effort, taken: Mapping[str, int] | None = None) -> Planned:
+def in_caller_memory(found: Planned, effort: Effort, taken: Mapping[str, int] | None = None) -> Planned:
     """The plan in the pools of its options. `taken`: bytes of these that hold something else; by default what outlives
     the runs of other models, which lies in the last one."""
     options = found.plan.options
@@ -168,6 +168,6 @@ def in_memories(found: Planned, effort: Effort, taken: Mapping[str, int] | None 
     return replace(found, plan=plan, last_rungs=(*rungs, Rung(POOLS, plan.arena_bytes)))
 
 
-def in_shared_memories(found: Planned, taken: Mapping[str, int]) -> Planned:
+def in_shared_pools(found: Planned, taken: Mapping[str, int]) -> Planned:
     """A plan for pools, of which other models have so many bytes."""
-    return in_memories(found, Effort.named(found.plan.options.effort, found.plan.options.time_limit), taken)
+    return in_caller_memory(found, Effort.named(found.plan.options.effort, found.plan.options.time_limit), taken)

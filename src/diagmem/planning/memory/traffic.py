@@ -106,12 +106,10 @@ def weights_of(needs: Footprint, schedule: Schedule) -> tuple[OpWeights, ...]:
     return tuple(found)
 
 
-def check_staging(needs: Footprint, asked: WeightsPool) -> None:
+def check_copy_pool(needs: Footprint, asked: WeightsPool) -> None:
     """Raises PlanError where nothing can be copied."""
     if not needs.options.library.is_own:
-        raise PlanError(
-            f"weights are copied to '{asked.name}' before our own kernels run, and not before those of others"
-        )
+        raise PlanError(f"weight copies need diagmem's own kernels: leave out weights_pool={asked.name}, or kernels")
     if any(t is not None and t.is_constant and t.data is None for node in needs.graph.nodes for t in node.inputs):
         raise PlanError("the model does not hold the values of its weights, so it is not known how kernels store them")
 

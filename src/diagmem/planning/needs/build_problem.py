@@ -6,8 +6,8 @@ grows as rows are made and shrinks from the front as rows die, so others may use
 tensor is a table of rows, each a buffer of its own, placed anywhere; a row of which parts are made one by one is there
 from the first of them to the last use of any.
 
-What is made may lie over what dies meanwhile, as far as the kernel allows. All of it becomes separations, and the
-allocators need not know.
+A new buffer may overlap a dying one as far as the kernel allows. All of this is expressed as separations, so allocators
+need not know about rows or kernels.
 """
 
 from __future__ import annotations
@@ -298,8 +298,8 @@ def moments(needs: Footprint, schedule: Schedule) -> list[Moment]:
 
 
 class _Met(NamedTuple):
-    """A row, or a tensor, that is made of another one that dies: buffers, where in these the two lie, their sizes, and
-    the separation of the two."""
+    """A row or tensor computed from one that dies at that step: both buffers, where the two lie in them, their sizes,
+    and their separation."""
 
     out: int
     out_at: int
@@ -421,8 +421,8 @@ class Built:
         return first + int(apart.argmax())
 
     def _pressure(self) -> tuple[tuple[int, ...], int]:
-        """Bytes that no placement can do without: at each step, and before or after the run. Buffers are counted in
-        whole units, windows that move by their bytes, less what is made can share with what dies."""
+        """Lower bounds for any placement: at each step, and before or after the run. Fixed buffers are counted in whole
+        units, moving windows in bytes, less the most that new buffers can share with dying ones."""
         unit, steps = self.needs.unit_bytes, len(self.steps)
         live = np.zeros(steps + 2, dtype=np.int64)
         for window in self.windows:

@@ -2,8 +2,8 @@
 
 Orders are compared, and bounds for all of them proven, on these values alone; `build_problem.py` adds the order.
 
-A variable lives before and after every run. Within a run it is dead from the last look at it until it is assigned; and
-where it is part of a window, together with what is new in this run, the window's other bytes come and go.
+A variable is live before and after every run. Within a run it is dead from its last read until it is assigned. Where it
+is part of a larger window, the rest of the window (new data of this run) is live for part of the run only.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ class Store:
     tensor; the whole is held from the first of them on. `readers`: the ops that need it. `is_kept`: it must survive the
     run.
 
-    `state_bytes`: as many of it as hold state from run to run; None if none do. `pinned_bytes`: those that do all the
-    time, in any order. `passing_bytes`: those that are sure to come and go, by the writers and readers."""
+    `state_bytes`: how many of its bytes hold state between runs; None: it holds no state. `pinned_bytes`: of these,
+    those that are live all the time, in any order. `passing_bytes`: those that live only from a writer to a last
+    reader."""
 
     name: str
     tensors: tuple[int, ...]
@@ -307,8 +308,8 @@ class Footprint:
     def move(self, op: int, done: int) -> tuple[int, int]:
         """What running an op costs after the ops of the bit set `done`: units, relative to those live before.
 
-        First, the least that no placement can do without while it runs; second, what is live after it. Both can only
-        sink when more ops have run before.
+        First, a lower bound for any placement while it runs; second, what is live after it. Both can only decrease when
+        more ops have run before.
         """
         key = op, done & self._users[op]
         found = self._moves.get(key)
@@ -332,7 +333,7 @@ class Footprint:
         return found
 
     def pressure(self, ops: Iterable[int]) -> list[int]:
-        """For each op in this order, the units that no placement can do without while it runs."""
+        """For each op in this order, a lower bound in units for any placement while it runs."""
         done, live, found = 0, self.live_at_start, []
         for op in ops:
             grown, change = self.move(op, done)
@@ -364,8 +365,8 @@ class Footprint:
 
     @cached_property
     def least_pressure(self) -> int:
-        """Units that no order can do without: those of its most demanding op with all that must then be live, or what
-        is there before or after the run."""
+        """A lower bound in units over all orders: the most demanding op with everything that must be live then, or what
+        is live before or after the run."""
         least = self.least_outside
         # Separations take the time: those of ops that need no more even without overlap are not asked for.
         for op in sorted(range(len(self.after)), key=lambda op: -self.least_apart[op]):
@@ -422,10 +423,10 @@ class Footprint:
     def grown(self, op: int, fresh: Collection[int], dying: Iterable[int]) -> int:
         """Units beyond those live before, that no placement can do without while the op runs.
 
-        They are the stores that it is the first to write, less what the inputs that die there can at the most cover of
-        them. Inputs stay clear of each other, and input j starts at least separation_j above the output's start, so
-        what they cover is work done in [0, size) by a machine whose jobs have release times: first come, first served
-        is best.
+        They are the stores that the op is the first to write, less the most that the dying inputs can cover of them.
+        Inputs do not overlap each other, and input j starts at least separation_j above the output's start. So the
+        covered bytes are a one-machine schedule of jobs with release times in [0, size), for which earliest release
+        first is optimal.
         """
         gone = set(dying)
         jobs: dict[int, list[Job]] = defaultdict(list)
@@ -513,8 +514,8 @@ def lines_of_reshapes(graph: Graph, options: Options) -> tuple[list[tuple[int, .
     """The tensors in the arena, and those with the caller, those together that share their bytes: each line is a tensor
     with its reshapes and views.
 
-    What lies with the caller takes its line along. If both ends of a reshape lie there, in different places, its
-    output begins a line of its own and the bytes are copied.
+    If one tensor of a line is external, the whole line is. If both ends of a reshape are external, in different
+    buffers, its output starts a new line and the bytes are copied.
     """
     with_caller = {*graph.inputs, *graph.outputs} if options.external_io else set()
     with_caller |= {tensor.index for tensor in graph.tensors if tensor.name in options.external}

@@ -81,7 +81,7 @@ class Problem:
     """`overlaps[a, b]`: separation(a below, b above) in bytes where it is less than the size of a.
 
     `unit_bytes`: all alignments, and so all offsets and the arena's size, are multiples of it. `pressure`: for each
-    step the bytes that no placement can do without; `lower_bound_bytes` is their maximum. `pins`: buffers that must
+    step a lower bound in bytes for any placement; `lower_bound_bytes` is their maximum. `pins`: buffers that must
     start at an offset.
     """
 
@@ -178,7 +178,7 @@ class Problem:
 
 
 class Gap(NamedTuple):
-    """What was found, and what nothing stays below. The best lies between the two."""
+    """The size found and the proven lower bound. The optimum lies between the two."""
 
     found_bytes: int
     bound_bytes: int
@@ -197,7 +197,7 @@ class Gap(NamedTuple):
     def words(self) -> str:
         """With the share of the bound, rounded up: it says at most."""
         if self.is_closed:
-            return "proven the best"
+            return "proven optimal"
         tenths = -(-1000 * self.bytes // self.bound_bytes) if self.bound_bytes else 0
         share = f" ({tenths / 10:.1f} %)" if tenths else ""
-        return f"at most {self.bytes:,} byte{'s' * (self.bytes > 1)}{share} above the best"
+        return f"at most {self.bytes:,} byte{'s' * (self.bytes > 1)}{share} above the optimum"

@@ -337,9 +337,9 @@ def solve(
         model.keep_apart(pair, met)
     model.model.minimize(height)
     short = {"symmetry_level": 0, "cp_model_probing_level": 0, "linearization_level": 0}
-    solver, status = solved(model.model, effort.order_proof_left, effort.purse, **short)
-    if effort.purse is not None:
-        effort.purse.order_proof -= solver.response_proto.deterministic_time
+    solver, status = solved(model.model, effort.order_proof_left, effort.budget, **short)
+    if effort.budget is not None:
+        effort.budget.order_proof -= solver.response_proto.deterministic_time
     if status == cp_model.INFEASIBLE:
         return Joint(limit_bytes + unit)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):

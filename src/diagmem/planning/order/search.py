@@ -276,15 +276,11 @@ def _free_chain(footprint: Footprint, key: int, state: State, op: int) -> State 
     return None
 
 
-def _searched(footprint: Footprint) -> Schedule:
-    return search(footprint).schedule
-
-
 SCHEDULERS: Mapping[str, Callable[[Footprint], Schedule]] = {
     "file": file_order,
     "eager": eager,
     "lazy": lazy,
     "bounded": bounded,
-    "search": _searched,
+    "search": lambda footprint: search(footprint).schedule,
 }
 """Each is a function of the graph's footprint."""

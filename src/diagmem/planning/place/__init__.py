@@ -106,7 +106,7 @@ def _fixed(problem: Problem, names: Mapping[str, int]) -> dict[int, int]:
         own = [n for n, buffer in enumerate(problem.buffers) if buffer.name == name]
         if len(own) != 1:
             raise PlanError(
-                f"'{one_line(name, 60)}' cannot be pinned: no tensor in one piece in the arena is called so (an input "
+                f"'{one_line(name, 60)}' cannot be pinned: no tensor in one piece in the arena has that name (an input "
                 "or output can be; row by row, tensors between them lie in rows)"
             )
         found[own[0]] = offset
@@ -124,6 +124,6 @@ def _check(problem: Problem, fixed: Mapping[int, int]) -> None:
             if other is not None and not (other - at >= below or at - other >= above):
                 name = problem.buffers[index].name
                 raise PlanError(
-                    f"'{held.name}' at {at} and '{name}' at {other} are pinned in each other's way: '{name}' must lie "
+                    f"'{held.name}' at {at} and '{name}' at {other} are pinned too close: '{name}' must lie "
                     f"at {at + below} or above, or '{held.name}' at {other + above} or above"
                 )

@@ -19,7 +19,7 @@ FIRST_NODES, GROWTH = 1_000, 200
 """Nodes of the first run; and each is one in 200 longer than the one before: most runs that find anything find it
 soon, so there are many."""
 
-MOST_MEMBERS, MOST_SHARING = 1_000, 600
+MOST_MEMBERS, MOST_NEIGHBOURS = 1_000, 600
 """The search keeps a few numbers for each pair of members; and beyond so many it finds little, the sooner where some of
 them may overlap."""
 
@@ -33,7 +33,7 @@ APART = (("WAT", 2), ("TWA", 8), ("WAT", 2), ("TSZ", 16))
 """For buffers that may not overlap: orders, with their pulls in 32nds, each shaken a little. How long a search takes is
 a matter of luck, and what differs a little soon differs wholly: of several the luckiest counts."""
 
-SHARING = (("WAT", 2), ("TWA", 2), ("EW", 2), ("WAT", 2), ("TZ", 2))
+NEIGHBOURS = (("WAT", 2), ("TWA", 2), ("EW", 2), ("WAT", 2), ("TZ", 2))
 """The same for buffers that may overlap, after the order of the present offsets."""
 
 RENEWED_NODES = 25_000
@@ -193,7 +193,7 @@ class FeasibilitySearch:
         else:
             own = sorted(range(len(members)), key=lambda place: (offsets[members[place]], place))
             starts = [tree.start(own, 1, by_rank=True)]
-            for number, (keys, pull) in enumerate(SHARING, len(SHARING) * seed):
+            for number, (keys, pull) in enumerate(NEIGHBOURS, len(NEIGHBOURS) * seed):
                 starts.append(tree.start(shaken(tree.sorted_by(keys), number), pull))
         shake = 10 * SHAKES + SHAKES * seed if problem.overlaps else None
         found = cls(tree, capacity, starts, is_exact, tree.start(tree.sorted_by("TWA"), 2), shake)
@@ -216,7 +216,7 @@ class FeasibilitySearch:
         if self.shake is None or not at or self.taken[at] <= RENEWED_NODES:
             return
         self.shake += 1
-        keys, pull = SHARING[at - 1]
+        keys, pull = NEIGHBOURS[at - 1]
         self.starts[at] = self.tree.start(shaken(self.tree.sorted_by(keys), self.shake), pull)
         self.taken[at] = 0
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 
 from diagmem.planning.needs.problem import Problem
-from diagmem.planning.place.branch_and_bound import MOST_MEMBERS, MOST_SHARING, FeasibilitySearch
+from diagmem.planning.place.branch_and_bound import MOST_MEMBERS, MOST_NEIGHBOURS, FeasibilitySearch
 from diagmem.planning.place.effort import Effort, Meter
 from diagmem.planning.place.fit import Offsets, Placement
 from diagmem.planning.place.local_search import MinConflicts, SqueakyWheel, orders
@@ -51,7 +51,7 @@ class Compaction:
         count = len(problem.buffers)
         fits, nodes = effort.fits_for(count) if problem.overlaps else 0, effort.nodes_for(count, bool(problem.overlaps))
         moves = effort.moves_for(count) if problem.overlaps else 0
-        goal_bytes, meter = max(bound, goal or 0), Meter(nodes, effort.purse)
+        goal_bytes, meter = max(bound, goal or 0), Meter(nodes, effort.budget)
         return cls(problem, offsets, bound, goal_bytes, fits, moves, meter, goal is not None)
 
     @property
@@ -164,7 +164,7 @@ class Compaction:
         """Whether branch and bound finds a placement within the target, in about so many nodes."""
         hard, removed = wheel.core(target)
         placed: dict[int, int] | None = None if hard else {}
-        if len(hard) > (MOST_SHARING if self.problem.overlaps else MOST_MEMBERS):
+        if len(hard) > (MOST_NEIGHBOURS if self.problem.overlaps else MOST_MEMBERS):
             self.meter.nodes -= nodes
             return False
         search = self._search_within(hard, target)

@@ -22,7 +22,7 @@ HALVED_AFTER = 3_000
 
 
 @dataclass
-class Purse:
+class SharedBudget:
     """What all placements of one plan share: CP-SAT's deterministic time that is left, for them and for orders, and a
     clock, which starts now.
 
@@ -60,7 +60,7 @@ class Effort:
     work. `proof`: CP-SAT's deterministic time for one component, about seconds, but the same work on any machine.
     `order_proof`: the same for orders and placements at once. `states`: sets of ops that the search for an order looks
     at. `moves`: how many times a buffer may move to where it is least in the way, for each buffer that there is, up to
-    `most_moves`. `purse`: what is shared with other problems, if there are any.
+    `most_moves`. `budget`: what is shared with other problems, if there are any.
     """
 
     fits: int
@@ -72,10 +72,10 @@ class Effort:
     states: int = 20_000
     moves: int = 0
     most_moves: int = 0
-    purse: Purse | None = None
+    budget: SharedBudget | None = None
 
     def times(self, share: float) -> Effort:
-        """A share of the work on a placement; the purse is the same."""
+        """A share of the work on a placement; the budget is the same."""
         return replace(
             self,
             fits=int(self.fits * share),
@@ -112,21 +112,21 @@ class Effort:
     @property
     def order_proof_left(self) -> float:
         """What the next search for orders and placements at once may take."""
-        return self.order_proof if self.purse is None else min(self.order_proof, self.purse.order_proof / 2)
+        return self.order_proof if self.budget is None else min(self.order_proof, self.budget.order_proof / 2)
 
     @property
     def is_late(self) -> bool:
-        return self.purse is not None and self.purse.is_late
+        return self.budget is not None and self.budget.is_late
 
     @classmethod
     def named(cls, name: str, time_limit_seconds: float | None = None) -> Effort:
-        """One of EFFORTS with a purse of its own, ended by the clock if there is a limit."""
+        """One of EFFORTS with a budget of its own, ended by the clock if there is a limit."""
         if name not in EFFORTS:
             raise PlanError(f"effort '{name}' is not known; known: {', '.join(EFFORTS)}")
         if time_limit_seconds is not None and not time_limit_seconds > 0:
-            raise PlanError(f"a time limit of {time_limit_seconds} s leaves no time; give a number above 0")
+            raise PlanError(f"time_limit is {time_limit_seconds} s: it must be above 0")
         chosen = EFFORTS[name]
-        return replace(chosen, purse=Purse(2 * chosen.proof, time_limit_seconds, 2 * chosen.order_proof))
+        return replace(chosen, budget=SharedBudget(2 * chosen.proof, time_limit_seconds, 2 * chosen.order_proof))
 
 
 def _fewer(count: int, size: int) -> int:
@@ -155,8 +155,8 @@ class Meter:
     """What is left of an effort's nodes, and the clock of its plan."""
 
     nodes: int
-    purse: Purse | None = None
+    budget: SharedBudget | None = None
 
     @property
     def is_late(self) -> bool:
-        return self.purse is not None and self.purse.is_late
+        return self.budget is not None and self.budget.is_late

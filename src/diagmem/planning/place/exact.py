@@ -1,7 +1,7 @@
 """The smallest placement there is, with proof, or the best found and the gap.
 
 Heuristics come first, and end it if they meet the lower bound. What is left is a small core of buffers that falls apart
-into components. One without a circle is solved exactly in no time, any other by CP-SAT. What is too large for that is
+into components. One without a cycle is solved exactly at once, any other by CP-SAT. What is too large for that is
 compacted by search.
 
 Where no buffers live at once in a circle, as in chains of operations, the common case in small networks, placement is
@@ -24,7 +24,7 @@ from typing import Any
 from diagmem.planning.needs.problem import Problem
 from diagmem.planning.place.branch_and_bound import cliques
 from diagmem.planning.place.compaction import Compaction
-from diagmem.planning.place.effort import NORMAL, THOROUGH, Effort, Purse
+from diagmem.planning.place.effort import NORMAL, THOROUGH, Effort, SharedBudget
 from diagmem.planning.place.fit import Offsets, Placement
 from diagmem.planning.place.local_search import SqueakyWheel, greedy, improve
 
@@ -275,12 +275,14 @@ def solve_by_cp_sat(
     A problem that is too large is given back unsolved. `as_rectangles`: where no buffers may overlap more can be looked
     at, but it takes its time.
     """
+    if any(problem.buffers[buffer].size_bytes > limit for buffer in members):
+        return Solution(None, limit + problem.unit_bytes)
     as_rectangles = as_rectangles and not problem.overlaps
     inside = set(members)
     pairs = sum(index > buffer and index in inside for buffer in members for index, _, _ in problem.neighbours(buffer))
     if pairs > MOST_PAIRS and (not as_rectangles or len(members) > MOST_RECTANGLES):
         return Solution(None, bound)
-    proof = effort.proof if effort.purse is None else effort.purse.share(effort.proof)
+    proof = effort.proof if effort.budget is None else effort.budget.share(effort.proof)
     if proof < LEAST_PROOF or effort.is_late:
         return Solution(None, bound)
     # Half a second to import, and seldom needed.
@@ -302,9 +304,9 @@ def solve_by_cp_sat(
     (_keep_rectangles_apart if as_rectangles else _keep_pairs_apart)(model, problem, starts)
     model.minimize(height)
 
-    solver, status = solved(model, proof, effort.purse)
-    if effort.purse is not None:
-        effort.purse.spend(LEAST_PROOF + solver.response_proto.deterministic_time)
+    solver, status = solved(model, proof, effort.budget)
+    if effort.budget is not None:
+        effort.budget.spend(LEAST_PROOF + solver.response_proto.deterministic_time)
     if status == cp_model.INFEASIBLE:
         return Solution(None, limit + unit)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
@@ -335,9 +337,9 @@ def _keep_rectangles_apart(model: Any, problem: Problem, starts: Mapping[int, An
         model.add_no_overlap([in_space[index] for index in clique])
 
 
-def solved(model: Any, proof: float, purse: Purse | None = None, **parameters: int) -> tuple[Any, Any]:
-    """The solver and its status after so much deterministic time; `purse`: ends it by the clock. One worker and a fixed
-    seed: the same answer on every machine.
+def solved(model: Any, proof: float, budget: SharedBudget | None = None, **parameters: int) -> tuple[Any, Any]:
+    """The solver and its status after so much deterministic time; `budget`: ends it by the clock. One worker and a
+    fixed seed: the same answer on every machine.
 
     It works in a thread of its own, so that an interruption is heard at once and ends it: left to itself the solver
     takes the signal, answers with what it has, and leaves the next one to kill the process."""
@@ -350,8 +352,8 @@ def solved(model: Any, proof: float, purse: Purse | None = None, **parameters: i
     for name, value in parameters.items():
         setattr(solver.parameters, name, value)
     solver.parameters.max_deterministic_time = proof
-    if purse is not None and purse.seconds_left is not None:
-        solver.parameters.max_time_in_seconds = purse.seconds_left
+    if budget is not None and budget.seconds_left is not None:
+        solver.parameters.max_time_in_seconds = budget.seconds_left
     with ThreadPoolExecutor(1) as worker:
         solving = worker.submit(solver.solve, model)
         try:

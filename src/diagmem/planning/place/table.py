@@ -99,7 +99,7 @@ def parse_table(text: str, separations: str | None = None) -> Table:
     columns = tuple(field.strip().lower() for field in next(lines, (0, []))[1])
     names = [NAMES.get(column, column) for column in columns]
     if len(set(names)) < len(names):
-        raise TableError("line 1: a column is there twice")
+        raise TableError("line 1: a column name appears twice")
     missing = [name for name in REQUIRED if name not in names]
     if missing:
         raise TableError(f"line 1: column '{missing[0]}' is missing; needed: {', '.join(REQUIRED)}")
@@ -111,10 +111,10 @@ def parse_table(text: str, separations: str | None = None) -> Table:
             raise TableError(f"line {number}: {len(fields)} fields, the header has {len(names)}")
         row = _row(f"line {number}", dict(zip(names, fields, strict=True)), int("end" in columns), tuple(fields))
         if row.id in rows:
-            raise TableError(f"line {number}: id '{one_line(row.id)}' is there twice")
+            raise TableError(f"line {number}: id '{one_line(row.id)}' is not unique")
         rows[row.id] = row
     if not rows:
-        raise TableError("there are no buffers in it")
+        raise TableError("the table has no buffers")
     return Table(columns, tuple(rows.values()), _separations(separations, list(rows.values())) if separations else {})
 
 
@@ -232,7 +232,7 @@ def _may_overlap(table: Table, offsets: Sequence[int], one: int, other: int) -> 
 
 
 @dataclass(frozen=True, slots=True)
-class Posed:
+class BuiltProblem:
     """`members`: the rows that are the problem's buffers. Others never live, and may lie anywhere."""
 
     problem: Problem
@@ -246,7 +246,7 @@ class Posed:
         return tuple(found)
 
 
-def table_problem(table: Table) -> Posed:
+def table_problem(table: Table) -> BuiltProblem:
     """The buffers that ever live, in whole units."""
     members = tuple(place for place, row in enumerate(table.rows) if row.lower < row.upper)
     number = {place: index for index, place in enumerate(members)}
@@ -273,7 +273,7 @@ def table_problem(table: Table) -> Posed:
         asked.setdefault(below, {})[above] = apart
     pressure = tuple(_pressure(rows, live, time, asked) for time, live in zip(times, alive, strict=False))
     bound = -(-max(pressure, default=0) // unit) * unit
-    return Posed(Problem(buffers, overlaps, unit, pressure if overlaps else (), bound), members)
+    return BuiltProblem(Problem(buffers, overlaps, unit, pressure if overlaps else (), bound), members)
 
 
 def _moments(row: Row) -> Iterator[int]:
@@ -363,14 +363,14 @@ def table_placement(table: Table, effort: Effort, capacity: int | None = None) -
     given = [row.offset for row in table.rows if row.offset is not None]
     wrong = next(conflicts(table, given), None) if len(given) == len(table.rows) else None
     if wrong is not None:
-        raise TableError(f"its offsets are no placement: {wrong}; remove the column to have them found")
-    posed = table_problem(table)
-    if not posed.members:
+        raise TableError(f"its offsets are not a valid placement: {wrong}; remove the column to compute them")
+    built = table_problem(table)
+    if not built.members:
         return (0,) * len(table.rows), Placement((), 0, 0)
-    found = optimal(posed.problem, effort, capacity)
+    found = optimal(built.problem, effort, capacity)
     if len(given) == len(table.rows):
-        own = max(given[member] + table.rows[member].size_bytes for member in posed.members)
+        own = max(given[member] + table.rows[member].size_bytes for member in built.members)
         if own < found.arena_bytes:
-            kept = tuple(given[member] for member in posed.members)
+            kept = tuple(given[member] for member in built.members)
             return tuple(given), Placement(kept, own, min(own, found.lower_bound_bytes))
-    return posed.offsets(found.offsets, len(table.rows)), found
+    return built.offsets(found.offsets, len(table.rows)), found

@@ -11,11 +11,12 @@ const fronts = new Map(); // key -> { svg, settings }
 let running = null;
 let seen = null; // the state that the page shows
 let drawnFront = null;
+let usualCore = null;
 
 const keyOf = (settings, model = state.model) => JSON.stringify([model.id, Object.entries(settings).sort(([a], [b]) => (a < b ? -1 : 1))]);
 const size = (count) => (count < 1024 ? `${count} B` : `${(count / 1024).toFixed(1)} KB`);
 const count = (number) => number.toLocaleString("en");
-const wordsOf = (result) => result.figures.words || "as by default";
+const wordsOf = (result) => result.figures.words || "default";
 
 const views = mountViews(get("shown"));
 const controls = mountSwitches(get("switches"), known, (settings, later) => choose(settings, later));
@@ -25,7 +26,7 @@ const controls = mountSwitches(get("switches"), known, (settings, later) => choo
 // Calls `parts[name](value)` for each part of the answer as it comes.
 async function ask(body, parts, signal) {
   const response = await fetch("jobs", { method: "POST", body: JSON.stringify(body), signal });
-  if (!response.ok) throw new TypeError("the address is not that of this page any more");
+  if (!response.ok) throw new TypeError("this page is out of date: open its new address");
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
@@ -99,7 +100,7 @@ function askForShapes() {
 
 async function drop(file) {
   if (file.size > known.most_bytes) {
-    fail(`${file.name}: ${size(file.size)} are too much for this page; ${size(known.most_bytes)} are the most`);
+    fail(`${file.name}: ${size(file.size)} is too large for this page; the limit is ${size(known.most_bytes)}`);
     return;
   }
   try {
@@ -180,11 +181,12 @@ function show() {
 }
 
 function showFigures(result, beside = null) {
-  const { baseline_bytes, arena_bytes, commands } = result.figures;
+  const { baseline_bytes, arena_bytes, commands, core } = result.figures;
   get("start").hidden = true;
   get("desk").hidden = false;
   document.title = `${state.model.name}: ${size(baseline_bytes)} → ${size(arena_bytes)}`;
   showCommands(commands);
+  if (core !== usualCore) get("core").value = usualCore = core; // that of the chip; what a person has chosen stays
   showLedger(result, beside);
 }
 
@@ -216,10 +218,10 @@ function showLedger(shown, beside) {
     const name = make("button", { type: "button", class: "link", "data-hold": keyOf(settings), "aria-current": String(is_shown), onclick: () => choose(settings) }, wordsOf(one));
     const second = make("button", { type: "button", "data-hold": `beside ${keyOf(settings)}`, "aria-pressed": String(one === beside), "aria-label": `Compare with ${wordsOf(one)}`,
       onclick: () => compare(one === beside ? null : settings) }, "Compare");
-    const mark = one === best ? [make("span", { class: "yes" }, " least")] : [];
+    const mark = one === best ? [make("span", { class: "yes" }, " smallest")] : [];
     return make("tr", { class: is_shown ? "current" : "" }, make("td", {}, name, ...mark),
       bar(figures.arena_bytes, is_shown ? "after" : "after pale"), number(count(figures.arena_bytes)),
-      number(figures.macs ? `${(figures.macs / macs).toFixed(2)} ×` : ""), number(`${figures.chips.length} of ${figures.all_chips}`),
+      number(figures.macs ? `${(figures.macs / macs).toFixed(2)} ×` : ""), number(`${figures.chips.length} of ${figures.judged.length}`),
       make("td", {}, ...(is_shown || tried.length < 2 ? [] : [second])));
   });
   const held = document.activeElement?.dataset.hold;
@@ -254,19 +256,19 @@ function showDifferences(base, shown) {
   if (!base) return;
   const [a, b] = [base.figures, shown.figures];
   const change = (from, to) => (from === to ? "the same" : `${to > from ? "+" : "−"}${count(Math.abs(to - from))}${from ? ` (${to > from ? "+" : "−"}${(100 * Math.abs(to - from) / from).toFixed(1)} %)` : ""}`);
-  const figure = (words, name) => [words, count(a[name]), count(b[name]), change(a[name], b[name]), b[name] - a[name]];
-  const only = (one, two) => one.chips.filter((chip) => !two.chips.includes(chip)).join(", ") || "none";
+  const known = (value) => value !== null && value !== undefined;
+  const row = (words, from, to) => [words, known(from) ? count(from) : "–", known(to) ? count(to) : "–", ...(known(from) && known(to) ? [change(from, to), to - from] : [""])];
+  const figure = (words, name) => row(words, a[name], b[name]);
+  const costs = a.cost.map(([words, from], n) => row(words, from, b.cost[n][1])).filter(([, from, to]) => ![from, to].every((shown) => shown === "–" || shown === "0"));
+  const only = (one, two) => one.chips.filter((chip) => two.judged.includes(chip) && !two.chips.includes(chip)).join(", ") || "none";
   const rows = [
-    figure("arena, bytes", "arena_bytes"),
-    figure("lower bound, bytes", "bound_bytes"),
-    figure("weights, bytes of flash", "weights_bytes"),
-    figure("tables of rows, bytes of flash", "tables_bytes"),
-    figure("multiply-accumulates", "macs"),
+    ...costs,
+    figure("lower bound", "bound_bytes"),
     figure("operations", "ops").slice(0, 4),
     figure("steps", "steps").slice(0, 4),
     ...pools(a, b),
     ...(a.speedup || b.speedup ? [["times as fast with its cores, about", String(a.speedup ?? 1), String(b.speedup ?? 1), ""]] : []),
-    ["proven the least", a.optimal ? "yes" : "no", b.optimal ? "yes" : "no", ""],
+    ["proven optimal", a.optimal ? "yes" : "no", b.optimal ? "yes" : "no", ""],
     ["the peak is set by", a.peak, b.peak, ""],
     ["chips that fit only with it", only(a, b), only(b, a), ""],
   ];

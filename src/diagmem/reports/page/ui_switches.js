@@ -92,7 +92,7 @@ function mountSwitches(form, { groups, switches, memories }, changed) {
       const chosen = memories[chips.selectedIndex - 1];
       if (chosen) set(one.name, chosen[1]);
       chips.selectedIndex = 0;
-    } }, make("option", {}, "as of a chip …"), ...memories.map(([name]) => make("option", {}, name)));
+    } }, make("option", {}, "take a chip's …"), ...memories.map(([name]) => make("option", {}, name)));
     const add = make("button", { type: "button", onclick: () => set(one.name, [...now(), `memory${now().length + 1}:64K`]) }, "Add one");
     const now = () => value(one.name);
     const parsed = (word) => {
@@ -132,7 +132,7 @@ function mountSwitches(form, { groups, switches, memories }, changed) {
       const box = make("input", { type: "checkbox", id: `${id}-${number}`, onchange: () => {
         set(one.name, every.filter((other) => (other === key ? !box.checked : !now().includes(other))));
       } });
-      return { key, box, line: make("li", { title: `If not: ${without}` }, box, make("label", { for: `${id}-${number}` }, words)) };
+      return { key, box, line: make("li", { title: `Otherwise: ${without}` }, box, make("label", { for: `${id}-${number}` }, words)) };
     });
     const all = make("input", { type: "checkbox", role: "switch", id, onchange: () => set(one.name, all.checked ? [] : every) });
     const count = make("summary", {});

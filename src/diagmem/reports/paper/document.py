@@ -193,8 +193,8 @@ _FORWARDS, _BACKWARDS = (partial(modified_heap, backwards=backwards) for backwar
 
 def _placed(needs: Footprint, place: Callable[[Problem], Offsets]) -> Plan:
     order = file_order(needs)
-    posed = build_problem(needs, order)
-    return Plan.of(needs.graph, needs.options, order, posed, place(posed))
+    problem = build_problem(needs, order)
+    return Plan.of(needs.graph, needs.options, order, problem, place(problem))
 
 
 def _smaller(first: Plan, second: Plan) -> Plan:
@@ -375,8 +375,8 @@ def _explain_ties(row: PeakRow, graph: Graph, optimised: int, notes: Notes) -> s
     return notes.mark(
         f"{row.title}: a tie-break. The paper does not say which tensor its heap takes when two would end at the "
         f"same address. Taking the one that has waited longest gives {kb(optimised)} KB, taking the one created last "
-        f"{kb(other.arena_bytes)} KB, which is more than the original, so that no saving is left to print. The "
-        "choice decides other rows too; neither gives all eleven."
+        f"{kb(other.arena_bytes)} KB, which is more than the original: no saving to print. The choice decides other "
+        "rows too; neither gives all eleven."
     )
 
 
@@ -508,7 +508,7 @@ def document(found: Sequence[Table], figures: Sequence[Figure]) -> Document:
     return Document(
         "The paper, reproduced",
         (
-            f"{CITATION}. Every table and figure, published beside computed. Made by `diagmem paper`.",
+            f"{CITATION}. Every table and figure, as published and as computed. Made by `diagmem paper`.",
             "KB is 1024 bytes. *Reproduced* is the paper's own procedure on the same graphs; *ours* is `diagmem plan "
             "--schedule best --skip all`: whole layers, every operation kept.",
         ),

@@ -72,7 +72,7 @@ __attribute__((aligned(4), used)) static void fault(void) { stop(STOPPED_BY_ERRO
 
 #if defined(__riscv)
 __attribute__((section(".vectors"), naked, used)) static void start(void) {
-    __asm__ volatile(".option arch, +zicsr\n\tla sp, stack_top\n\tla t0, fault\n\tcsrw mtvec, t0\n\tj reset");
+    __asm__ volatile(".option arch, +zicsr\n\tla sp, stack_top\n\tla t0, fault\n\tcsrw mtvec, t0\n\ttail reset");
 }
 #else
 __attribute__((section(".vectors"), used)) static void (*const vectors[16])(void) = {

@@ -16,13 +16,11 @@ from diagmem.frontends.onnx.lowering.moving import given_axes, placed
 from diagmem.frontends.onnx.proto import TYPES, OnnxNode
 from diagmem.model.errors import damaged
 from diagmem.model.graph import DType, Shape, Tensor
-from diagmem.ops import Activation
+from diagmem.ops import Activation, kind_of
 from diagmem.ops.elementwise.unary import Unary
 from diagmem.ops.reductions.reduce import ArgMax, CumSum, Reduce
 
 RANGES = {(0.0, math.inf): Activation.RELU, (0.0, 6.0): Activation.RELU6, (-1.0, 1.0): Activation.RELU_N1_TO_1}
-CAN_FUSE = ("CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV", "FULLY_CONNECTED", "ADD", "SUB", "MUL", "DIV")
-"""Operations whose kernels end with a clamp."""
 
 
 def fused(im: Importer, name: str, value: Stored) -> None:
@@ -31,7 +29,9 @@ def fused(im: Importer, name: str, value: Stored) -> None:
     op = im.build.ops[-1]
     limits = None if behind is None else limits_of(im, behind)
     activation = None if limits is None else RANGES.get(limits)
-    if behind is None or activation is None or op.kind not in CAN_FUSE or value.tensor.index not in op.outputs:
+    kind = kind_of(op.kind)
+    can_clamp = kind is not None and op.kind in kind.clamps and value.tensor.index in op.outputs
+    if behind is None or activation is None or not can_clamp:
         im.bind(name, value)
         return
     im.build.ops[-1] = replace(op, attributes=replace(op.attributes, activation=activation))

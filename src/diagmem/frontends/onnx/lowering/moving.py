@@ -34,6 +34,7 @@ from diagmem.frontends.onnx.importer import (
     slices_of,
 )
 from diagmem.frontends.onnx.proto import OnnxNode
+from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Rounding, Shape, Tensor
 from diagmem.ops.moving.concatenation import Concatenation, Split
 from diagmem.ops.moving.gather import Gather
@@ -288,6 +289,8 @@ def gather(im: Importer, node: OnnxNode) -> Value:
     places = im.build.form(stored, range(len(stored.shape)))
     if places.dtype is DType.INT64:
         places = im.build.make("CAST", [places], dtype=DType.INT32)
+    if whole.is_constant and whole.dtype is not places.dtype:
+        raise ModelError(f"{node.label}: a table whose rows the input selects (an embedding) is not supported")
     made = im.build.make("GATHER", [whole, places], Gather(axis, 0), name=node.outputs[0])
     return Stored(made, in_file_order(shape), shape)
 
