@@ -175,8 +175,7 @@ def test_no_result_leaves_its_range(name: str) -> None:
         found = {t.index: Range.of_constant(t) if t.is_constant else drawn_range(t, chance) for t in graph.tensors}
         made = dict(_parts(node, found)) if makes_parts(node.op) else ranged(node, found)
         known += len(made)
-        has_channels = len(node.outputs) == 1 and all(t.shape for t in graph.tensors if not t.is_constant)
-        if made and has_channels and computed(node, values) is not None:
+        if made and len(node.outputs) == 1 and computed(node, values) is not None:
             assert not list(range_faults(graph, {**found, **made}))
     assert known or name == "PADV2", "what it adds is seldom 0"
 

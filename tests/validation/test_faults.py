@@ -244,6 +244,14 @@ def test_a_finding_says_which_row_of_what() -> None:
     assert str(missing) == "a tensor has no place in the arena; 'sums of op 42 't5' (MEAN)'"
 
 
+@pytest.mark.parametrize(("offset", "is_outside"), [(-1, True), (0, False), (LARGE - 8, False), (LARGE - 7, True)])
+def test_only_the_row_outside_is_named(offset: int, is_outside: bool) -> None:
+    """A row may end where the arena does; of the others, which lie inside, nothing is said."""
+    found = with_row(streamed(), Y, 2, offset).findings()
+    told = [finding for finding in found if finding.fault is Fault.OUTSIDE]
+    assert [(finding.byte, "[2]" in str(finding)) for finding in told] == [(offset, True)] * is_outside
+
+
 def test_rows_in_one_piece_have_one_offset() -> None:
     """Only the first row of a tensor in one piece is aligned: its rows need not be a multiple long."""
     net = Net()

@@ -295,7 +295,8 @@ def _drawn(tensor: Tensor, found: Range, rng: np.random.Generator) -> Array | No
         return np.where(found.is_constant, found.low, rng.normal(0, 2, shape)).astype(np.float32)
     if dtype not in STORED:
         return None
-    low, high = (np.broadcast_to(limit.astype(np.int64), shape) for limit in (found.low, found.high))
+    ends = (limit.astype(np.int64) for limit in (found.low, found.high))
+    low, high = (np.broadcast_to(end if shape else end[0], shape) for end in ends)
     between: npt.NDArray[np.int64] = rng.integers(low, high, endpoint=True)
     drawn: Array = np.choose(rng.integers(0, 4, shape), (low, high, between, between))
     return drawn.astype(dtype.numpy)

@@ -22,6 +22,7 @@ from diagmem.ops.numerics.fixed_point import (
     bit_lengths,
     exp_of_negative,
     high_mul,
+    inverse_sqrt,
     multipliers,
     one_minus_over_one_plus,
     one_over_one_plus,
@@ -235,3 +236,10 @@ def test_c_twin(twin: Path) -> None:
         *(Requantisation(mantissa, shift, zero_point, -128, 127).apply(x) for zero_point in (127, -128)),
     ]
     assert np.array_equal(got.reshape(-1, 7), np.stack(wanted, axis=1))
+
+
+@pytest.mark.parametrize("x", [1, 2, 3, 5, 1000, 123_456_789, (1 << 29) - 1, 1 << 29, (1 << 29) + 1, INT32_MAX])
+def test_inverse_roots(x: int) -> None:
+    """Close to the float one, also of numbers that are scaled down first."""
+    found = inverse_sqrt(x)
+    assert found.mantissa * 2.0 ** (found.shift - 31) == pytest.approx(x**-0.5, rel=2e-6)
