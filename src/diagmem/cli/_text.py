@@ -380,7 +380,7 @@ def bars(fit: Fit) -> Iterator[str]:
         sizes = ", ".join(f"{name} {part / 1024:,.1f}" for name, part in parts.items() if part)
         yield from wrap(head + sizes + note, SCREEN_WIDTH, subsequent_indent=" " * len(head), drop_whitespace=True)
     notes = [f"not counted: {note}" for note in fit.cost.notes]
-    if fit.pools_missing is None and fit.ram_left_bytes < 0:
+    if fit.pools_missing is None and fit.ram_left_bytes < 0 <= size - ram.total_bytes:
         notes.insert(0, f"{_kb(fit.ram_kept_bytes)} of the RAM must stay free for stack and data")
     for note in notes:
         yield from wrap(f"  {note}", SCREEN_WIDTH, subsequent_indent="  ")

@@ -106,7 +106,7 @@ def emit_c(
     write_files({output / path: data for path, data in emitted.files.items()})
     cost = emitted.cost
     told = {"model": names, "arena_bytes": emitted.arena_bytes, "cost": cost.to_json(), "files": sorted(emitted.files)}
-    lines = [f"{size_text(len(data)):>22}  {output / path}" for path, data in emitted.files.items()]
+    lines = [f"{size_text(len(data)):>25}  {output / path}" for path, data in emitted.files.items()]
     verdict = [f"{names} on {cost.target}: {answer(emitted.missing)}"] if emitted.missing else []
     show(json_path, lambda: told, (*verdict, *lines, *cost_lines(cost)), status=ANSWER_IS_NO if verdict else 0)
 
