@@ -248,6 +248,7 @@ def test_limits_of_what_is_beside_the_arena() -> None:
     assert "short by" in done.stdout
 
 
+@pytest.mark.deep
 def test_a_larger_pool_is_none_of_the_callers() -> None:
     """What --fit shows in the end names the pools that were given, and not what the caller holds; and it fits."""
     words = ("--pool", "fast:1K", "--pool", "slow:1K:3", "--buffer", "input=external", "--effort", "quick")

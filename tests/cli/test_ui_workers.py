@@ -21,6 +21,7 @@ def client() -> Iterator[socket.socket]:
         yield its
 
 
+@pytest.mark.deep
 def test_time_is_limited(client: socket.socket) -> None:
     """What takes longer ends with a line that says what to do; what comes next has its own time."""
     workers = Workers(seconds=1.5)

@@ -43,6 +43,7 @@ needs_tflm = pytest.mark.skipif(not tflm.is_installed(), reason="needs the packa
 
 @needs_tflm
 @pytest.mark.parametrize(("name", "head", "arena"), [(name, *sizes) for name, sizes in REAL.items()])
+@pytest.mark.deep
 def test_real_files_run_in_less(shared: Path, name: str, head: int, arena: int) -> None:
     """TFLM gives the same bytes on 200 inputs (fewer in a quick run), in the arena that is proven the smallest."""
     data = (shared / "models" / "mlperf_tiny" / f"{name}.tflite").read_bytes()

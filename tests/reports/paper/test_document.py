@@ -62,6 +62,7 @@ def test_the_eleventh_is_a_tie_break() -> None:
 
 
 @pytest.mark.parametrize("row", TABLE_III, ids=lambda row: row.model)
+@pytest.mark.deep
 def test_reproduced_plans_are_safe(row: PeakRow) -> None:
     """The paper's procedure with corrected formulas loses no byte with the kernels that it was derived from."""
     for found in reproduce(zoo.build(row.model), row.is_sequential).values():
