@@ -99,7 +99,7 @@ def command(
     # numpy's linear algebra would start threads that nothing here uses; they cost 30 ms.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     limits = Limits(budget, flash, options.chip)
-    single = {"--fit": fit, "--why": why, "--layers": with_layers, "-o": output}
+    single = {"--fit": fit, "--why": why, "--layers": with_layers, "-o": output, "--svg": svg_path}
     if len(sources) > 1 and (name := next((name for name, value in single.items() if value), None)):
         raise PlanError(f"{name} is for one model: leave it out, or give models one by one")
     if pareto:
@@ -119,9 +119,8 @@ def command(
     is_no = not (all(one.is_good for one in results) and (verdict is None or verdict.fits))
     status = BAD_INPUT if len(results) < len(found) else ANSWER_IS_NO if is_no else 0
     if len(found) > 1:
-        more = {} if together is None or verdict is None else _together_json(together, verdict)
-        parts = summary(found, together, verdict)
-        show(json_path, lambda: {"plans": [one.to_json() for one in found], **more}, parts, output, status)
+        more, parts = partial(_together_json, together, verdict), summary(found, together, verdict)
+        show(json_path, lambda: {"plans": [one.to_json() for one in found], **more()}, parts, output, status)
     else:
         show(json_path, found[0].to_json, plan_lines(results[0], verbose), output, status)
 
@@ -302,17 +301,19 @@ def _verdict_together(found: Together | None, limits: Limits) -> Verdict | None:
     """Whether what all models take fits. Each memory for itself is judged plan by plan."""
     if found is None:
         return None
+    if not limits.are_set:
+        return Verdict(limits, found.total_bytes, found.missing_bytes)
+    from diagmem.costs import Fit
+
     cost = found.cost(core=usual_core(found.plans[0].plan.options.library))
     has_pools = any(made.plan.options.pools for made in found.plans)
-    fit = None
-    if limits.chip is not None:
-        from diagmem.costs import Fit
-
-        fit = Fit(limits.chip, cost, found.missing_bytes if has_pools else None)
+    fit = None if limits.chip is None else Fit(limits.chip, cost, found.missing_bytes if has_pools else None)
     return Verdict(limits, found.total_bytes, found.missing_bytes, cost.flash.total_bytes, fit)
 
 
-def _together_json(found: Together, verdict: Verdict) -> dict[str, Any]:
+def _together_json(found: Together | None, verdict: Verdict | None) -> dict[str, Any]:
+    if found is None or verdict is None:
+        return {}
     return {
         "together": {
             "mode": found.mode,
@@ -364,6 +365,4 @@ def _show_curve(source: Source, options: Options, limits: Limits, json_path: str
 def _draw(results: list[Result], path: str) -> None:
     from diagmem.reports.arena import arena_drawing
 
-    if len(results) != 1:
-        raise PlanError("--svg draws one model; give a single MODEL")
     write_file(Path(path), arena_drawing(results[0].made.plan).svg().encode())
