@@ -10,6 +10,7 @@ import pytest
 
 import diagmem
 from diagmem.frontends import tflite
+from diagmem.frontends.tflite import subgraphs
 from diagmem.frontends.tflite.subgraphs import Branches, Loop, without_control_flow
 from diagmem.frontends.tflite.writer import FlatTables
 from diagmem.model.errors import ModelError
@@ -117,6 +118,69 @@ def test_loops_without_end_are_refused() -> None:
     circle = Graph("part", (real(0), flag(1, True), real(2)), (Op(0, "IF", (1, 0), (2,), Branches(1, 1)),), (0,), (2,))
     with pytest.raises(ModelError, match="cannot call"):
         without_control_flow(main, {1: circle, 2: circle})
+
+
+def ifs(to: int, count: int) -> Graph:
+    """So many IFs that call one subgraph."""
+    ops = tuple(Op(i, "IF", (1, 0), (2 + i,), Branches(to, to)) for i in range(count))
+    return Graph("part", (real(0), flag(1, True), *(real(2 + i) for i in range(count))), ops, (0,), (2,))
+
+
+def nested(depth: int, count: int, last: Graph) -> tuple[Graph, dict[int, Graph]]:
+    """`count` IFs, in each as many again, and so on; `last` is called from the deepest."""
+    return ifs(1, count), {**{n: ifs(n + 1, count) for n in range(1, depth)}, depth: last}
+
+
+PASSED_ON = Graph("part", (real(0),), (), (0,), (0,))
+
+
+def test_calls_are_counted_where_nothing_but_calls_is_run() -> None:
+    """10 IFs in each of 10 IFs, and so on 15 times, have no operation to run, and no end either."""
+    with pytest.raises(ModelError, match="more than 10000 operations"):
+        without_control_flow(*nested(15, 10, PASSED_ON))
+
+
+def test_calls_are_as_deep_as_is_allowed_and_no_deeper() -> None:
+    assert len(without_control_flow(*nested(subgraphs.MOST_DEPTH, 1, one_op("NEG"))).ops) == 1
+    with pytest.raises(ModelError, match="cannot call"):
+        without_control_flow(*nested(subgraphs.MOST_DEPTH + 1, 1, one_op("NEG")))
+
+
+def test_a_graph_is_unrolled_up_to_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of operations that are left, and of what is looked at on the way: 1 for each operation and wire of the loop, for
+    each call, what it is given, and each tensor of the subgraph."""
+    monkeypatch.setattr(subgraphs, "MOST_OPS", 10)
+    assert len(without_control_flow(*looping(5)).ops) == 10
+    with pytest.raises(ModelError, match="more than 10 operations"):
+        without_control_flow(*looping(6))
+    loop = 1 + 4
+    condition, body = (1 + 2 + 4) + 4, (1 + 2 + 5) + 2 * 4
+    monkeypatch.setattr(subgraphs, "MOST_LOOKED_AT", loop + 3 * condition + 2 * body)
+    assert len(without_control_flow(*looping(2)).ops) == 4
+    monkeypatch.setattr(subgraphs, "MOST_LOOKED_AT", loop + 3 * condition + 2 * body - 1)
+    with pytest.raises(ModelError, match="more than"):
+        without_control_flow(*looping(2))
+
+
+def test_calls_that_do_not_fit_are_refused() -> None:
+    """A subgraph that is not there, takes or gives another number of tensors, or reads and gives what nothing makes."""
+    main, parts = branching(True)
+    two = Graph("part", (real(0), real(1)), (), (0, 1), (0,))
+    for wrong, why in (
+        ({}, "cannot call subgraph 1 with 1 tensors"),
+        ({1: two}, "cannot call subgraph 1 with 1 tensors"),
+        ({1: replace(PASSED_ON, outputs=(0, 0))}, "1 outputs, its subgraph 2"),
+        ({1: replace(one_op("NEG"), ops=())}, "subgraph 1 does not make all of its outputs"),
+        ({1: replace(one_op("NEG"), ops=(Op(0, "NEG", (1,), (1,), Unary()),))}, "reads tensor 1, which nothing"),
+        ({1: replace(one_op("NEG"), ops=(Op(0, "IF", (0,), (1,)),))}, "names no subgraphs"),
+        ({1: replace(one_op("NEG"), ops=(Op(0, "IF", (), (1,), Branches(2, 2)),))}, "which branch is taken depends"),
+    ):
+        with pytest.raises(ModelError, match=why):
+            without_control_flow(main, wrong)
+    main, parts = looping(1)
+    for condition in (replace(parts[1], outputs=()), replace(parts[1], outputs=(1,))):
+        with pytest.raises(ModelError, match="how often it is run"):
+            without_control_flow(main, {**parts, 1: condition})
 
 
 class _File(FlatTables):

@@ -23,8 +23,9 @@ from diagmem.ops.kind import Array
 
 MOST_OPS = 10_000
 """Of an unrolled graph."""
-MOST_LOOKED_AT = 10 * MOST_OPS
-"""Those of conditions included, each time that they are evaluated."""
+MOST_LOOKED_AT = 40 * MOST_OPS
+"""Operations with their inputs and outputs, and the tensors of subgraphs that are called: each time that they are
+looked at, in conditions too."""
 MOST_DEPTH = 16
 """Of subgraphs that call each other: beyond that, they call themselves."""
 
@@ -69,7 +70,7 @@ class _Unrolled:
         self.tensors, self.ops = list(source.tensors), list[Op]()
         self.values: dict[int, Array] = {t.index: t.data for t in source.tensors if t.data is not None}
         self.constants: dict[tuple[int, int], int] = {}
-        self.depth = self.looked_at = 0
+        self.depth, self.left = 0, MOST_LOOKED_AT
 
     def graph(self) -> Graph:
         place = {t.index: t.index for t in self.source.tensors}
@@ -80,6 +81,7 @@ class _Unrolled:
     def _run(self, source: Graph, place: dict[int, int]) -> None:
         """Adds the operations of a graph whose tensors are known here by the numbers in `place`."""
         for node in source.nodes:
+            self._look_at(1 + len(node.op.inputs) + len(node.op.outputs))
             missing = [t for t in node.op.inputs if t != ABSENT and t not in place]
             if missing:
                 raise damaged(f"{node.label}: it reads tensor {missing[0]}, which nothing produces")
@@ -98,10 +100,12 @@ class _Unrolled:
                 raise ModelError(f"{node.label}: it has {len(node.op.outputs)} outputs, its subgraph {len(found)}")
             place.update(zip(node.op.outputs, found, strict=True))
 
+    def _look_at(self, count: int) -> None:
+        self.left -= count
+        if len(self.ops) > MOST_OPS or self.left < 0:
+            raise ModelError(f"unrolled, it has more than {MOST_OPS} operations; convert it without control flow")
+
     def _plain(self, node: Node, given: list[int], place: Mapping[int, int]) -> list[int]:
-        self.looked_at += 1
-        if len(self.ops) >= MOST_OPS or self.looked_at >= MOST_LOOKED_AT:
-            raise ModelError(f"unrolled, its loops are more than {MOST_OPS} operations; convert the model without them")
         made = [place[t.index] if t.index in place else self._new(t) for t in node.outputs]
         op = replace(node.op, index=len(self.ops), inputs=tuple(given), outputs=tuple(made))
         self.ops.append(op)
@@ -123,13 +127,15 @@ class _Unrolled:
 
     def _loop(self, node: Node, given: list[int]) -> list[int]:
         while True:
-            ops, tensors = len(self.ops), len(self.tensors)
+            ops, tensors, constants = len(self.ops), len(self.tensors), len(self.constants)
             answers = self._call(node, node.attributes.condition, given)
             goes_on = self._answer(node, answers[0] if answers else ABSENT, "how often it is run")
             # The answer is known, so its operations need not run.
+            for made in range(tensors, len(self.tensors)):
+                self.values.pop(made, None)
+            while len(self.constants) > constants:
+                self.constants.popitem()
             del self.ops[ops:], self.tensors[tensors:]
-            self.constants = {key: t for key, t in self.constants.items() if t < tensors}
-            self.values = {t: value for t, value in self.values.items() if t < tensors}
             if not goes_on:
                 return given
             before = len(self.ops)
@@ -151,6 +157,7 @@ class _Unrolled:
         if source is None or len(source.inputs) != len(given) or self.depth >= MOST_DEPTH:
             raise ModelError(f"{node.label}: it cannot call subgraph {number} with {len(given)} tensors")
         place = dict(zip(source.inputs, given, strict=True))
+        self._look_at(1 + len(given) + len(source.tensors))
         for tensor in source.tensors:
             if tensor.is_constant and tensor.index not in place:
                 place[tensor.index] = self._constant(number, tensor)
