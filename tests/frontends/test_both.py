@@ -61,7 +61,6 @@ def test_the_same_arena(options: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("embedding_sentiment.onnx", "a table whose rows the input selects (an embedding) is not supported"),
         ("gru_while.tflite", "a loop whose shapes are known only as it runs, which is not supported"),
     ],
 )

@@ -82,8 +82,9 @@ def _quantisation(
 def _input(node: Node, position: int, tensor: Tensor, data: Tensor, rng: Rng) -> Tensor:
     """An input other than the data: weights, a bias, a second operand. Axes, shapes, indices and conditions keep their
     types."""
-    wants = kinds()[node.op.kind].fitting(node)
-    if tensor.data is not None or tensor.dtype is DType.INT32:
+    kind = kinds()[node.op.kind]
+    wants, holds_numbers = kind.fitting(node), position in kind.signature(node.op.kind).numbers
+    if tensor.data is not None or tensor.dtype is DType.INT32 or holds_numbers:
         return tensor
     if tensor.dtype is DType.BOOL:
         return replace(tensor, data=_values(node, position, tensor, rng)) if tensor.is_constant else tensor

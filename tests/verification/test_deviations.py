@@ -145,8 +145,25 @@ def test_infinities_do_not_widen_the_tolerance() -> None:
     """What is finite beside them is still compared."""
     ours = np.array([np.inf, np.nan, 1.0], np.float32)
     theirs = np.array([np.inf, np.nan, 2.0], np.float32)
-    assert not oracles._agrees(ours, theirs, DType.FLOAT32)
-    assert oracles._agrees(ours, ours, DType.FLOAT32)
+    assert not oracles._agrees(ours, theirs, oracles._largest(theirs))
+    assert oracles._agrees(ours, ours, 1.0)
+
+
+def test_one_run_close_to_zero_is_no_failure() -> None:
+    """A sigmoid that reaches 1 in another run is held to fractions of 1, and no network to more than that."""
+    net = Net(DType.FLOAT32)
+    x = net.input(1, 1)
+    graph = net.graph(net.relu(x))
+    end = graph.outputs[0]
+
+    def differs(small: float, error: float, large: float) -> bool:
+        both = [np.array([small], np.float32), np.array([large], np.float32)]
+        ours = [{end: both[0] + np.float32(error)}, {end: both[1]}]
+        return oracles._difference(graph, ours, [[values] for values in both]) is not None
+
+    assert not differs(1e-5, 1e-6, 1.0)
+    assert differs(1e-5, 1e-6, 1e-4)
+    assert differs(1.0, 1e-3, 1e9)
 
 
 def with_dead_op(is_read: bool) -> Graph:

@@ -147,6 +147,10 @@ class OpKind(ABC):
         """Whether it computes nothing: where every element keeps its place, and type and scale too, it does nothing."""
         return False
 
+    def index_range(self, node: Node, position: int) -> tuple[int, int] | None:
+        """The least and the largest number that make sense in an input that holds indices; None: it holds none."""
+        return None
+
     def default_order(self, node: Node) -> Order | None:
         """The loop order of our own kernel for the node; None where there is none. Kinds with several kernels override
         this."""

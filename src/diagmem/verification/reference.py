@@ -99,12 +99,12 @@ def sample_inputs(graph: Graph, count: int, seed: int = 0) -> list[list[Array]]:
     same seed, and the first ones the same for any count."""
     rng = np.random.default_rng(seed)
     tensors = [graph.tensors[i] for i in graph.inputs]
-    return [[_values(t, n, rng) for t in tensors] for n in range(count)]
+    ranges = [_range(graph, t) for t in tensors]
+    return [[_values(t, limits, n, rng) for t, limits in zip(tensors, ranges, strict=True)] for n in range(count)]
 
 
-def _values(tensor: Tensor, n: int, rng: np.random.Generator) -> Array:
-    dtype, shape = tensor.dtype, tensor.shape
-    low, high = _range(dtype)
+def _values(tensor: Tensor, limits: tuple[int, int], n: int, rng: np.random.Generator) -> Array:
+    (low, high), dtype, shape = limits, tensor.dtype, tensor.shape
     zero = tensor.quantisation.zero_points[0] if tensor.quantisation else 0
     ramp = np.arange(np.prod(shape, dtype=np.int64)).reshape(shape)
     edges = (
@@ -121,11 +121,27 @@ def _values(tensor: Tensor, n: int, rng: np.random.Generator) -> Array:
     return np.asarray(values if dtype is DType.FLOAT32 else np.rint(values)).astype(dtype.numpy)
 
 
-def _range(dtype: DType) -> tuple[int, int]:
-    if dtype in (DType.INT8, DType.UINT8, DType.INT16):
-        return int(np.iinfo(dtype.numpy).min), int(np.iinfo(dtype.numpy).max)
-    # Wider integers are indices or lengths, which kernels do not check: stay where they are sure to be sound.
-    return (-4, 4) if dtype is DType.FLOAT32 else (0, 1)
+def _range(graph: Graph, tensor: Tensor) -> tuple[int, int]:
+    if tensor.dtype in (DType.INT8, DType.UINT8, DType.INT16):
+        return int(np.iinfo(tensor.dtype.numpy).min), int(np.iinfo(tensor.dtype.numpy).max)
+    if tensor.dtype is DType.FLOAT32:
+        return -4, 4
+    # Kernels do not check indices; what wider integers are otherwise nobody says.
+    found = list(_index_ranges(graph, tensor.index))
+    return max((low for low, _ in found), default=0), min((high for _, high in found), default=1)
+
+
+def _index_ranges(graph: Graph, tensor: int) -> Iterator[tuple[int, int]]:
+    """What those ask for that take a tensor as indices, directly or after elements were moved; others take it to be 0
+    or 1."""
+    for node in (graph.nodes[op] for op in graph.consumers.get(tensor, ())):
+        kind = kind_of(node.op.kind)
+        for position in (p for p, t in enumerate(node.op.inputs) if t == tensor):
+            limits = None if kind is None else kind.index_range(node, position)
+            if limits is None and kind is not None and kind.only_moves(node.op.kind):
+                yield from (each for made in node.op.outputs for each in _index_ranges(graph, made))
+            else:
+                yield limits or (0, 1)
 
 
 def _picture(shape: Shape, rng: np.random.Generator) -> npt.NDArray[np.float64]:

@@ -71,10 +71,12 @@ def model(
     outputs: Mapping[str, Sequence[int | str] | None],
     constants: Mapping[str, npt.NDArray[Any]] | None = None,
     opset: int = 17,
+    types: Mapping[str, str] | None = None,
 ) -> bytes:
-    """A whole file; inputs and outputs are float32."""
+    """A whole file; inputs and outputs are float32, unless `types` says otherwise."""
     graph = b"".join(data(1, each) for each in nodes) + data(2, "graph")
     graph += b"".join(data(5, tensor(name, array)) for name, array in (constants or {}).items())
-    graph += b"".join(data(11, value(name, shape)) for name, shape in inputs.items())
-    graph += b"".join(data(12, value(name, shape)) for name, shape in outputs.items())
+    of = {**dict.fromkeys([*inputs, *outputs], "float32"), **(types or {})}
+    graph += b"".join(data(11, value(name, shape, of[name])) for name, shape in inputs.items())
+    graph += b"".join(data(12, value(name, shape, of[name])) for name, shape in outputs.items())
     return number(1, 8) + data(7, graph) + data(8, number(2, opset))

@@ -15,9 +15,7 @@ static inline void diagmem_embedding_lookup(const diagmem_embedding_lookup_param
                                             const void *table, void *output) {
     unsigned char *out = output;
     for (int32_t i = 0; i < p->picks; ++i) {
-        const int32_t given = (int32_t)diagmem_load_int((const unsigned char *)indices + 4 * i, DIAGMEM_S32);
-        const int32_t inside = given < p->rows ? given : p->rows - 1;
-        const int32_t row = inside > 0 ? inside : 0;
+        const int32_t row = diagmem_index((const unsigned char *)indices + 4 * i, DIAGMEM_S32, p->rows, 0);
         if (p->scale != 0.0f) {
             const int8_t *const from = (const int8_t *)table + row * p->run;
             for (int32_t k = 0; k < p->run; ++k, out += 4) {

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,10 +24,41 @@ from diagmem.ops.signature import Signature
 
 @dataclass(frozen=True, slots=True)
 class Gather:
-    """Inputs: data, indices. The first `batch_dims` axes of both run together."""
+    """Inputs: data, indices. The first `batch_dims` axes of both run together. `counts_back`: indices below 0 count
+    from the end, as in ONNX."""
 
     axis: int = 0
     batch_dims: int = 0
+    counts_back: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GatherNd:
+    """Inputs: data, indices, whose last axis holds one number for each of the data's first axes."""
+
+    counts_back: bool = False
+
+
+INDICES = (DType.INT32, DType.INT64, DType.INT16)
+
+
+def picked(indices: Array, size: Any, counts_back: bool) -> Array:
+    """Indices inside an axis, as kernels make them."""
+    wide = indices.astype(np.int64)
+    found: Array = np.clip(np.where((wide < 0) & counts_back, wide + size, wide), 0, np.asarray(size) - 1)
+    return found
+
+
+def _index_range(sizes: Sequence[int], counts_back: bool) -> tuple[int, int]:
+    """Of indices that lie inside all of these axes."""
+    least = min(sizes, default=1)
+    return -least if counts_back else 0, least - 1
+
+
+def _index_type(tensor: Tensor) -> int:
+    if tensor.dtype not in INDICES:
+        raise Unsupported(f"{tensor.dtype.value} indices; supported: {', '.join(d.value for d in INDICES)}")
+    return element_code(tensor.dtype)
 
 
 class GatherKind(RearrangeKind):
@@ -40,6 +72,9 @@ class GatherKind(RearrangeKind):
         data, indices = input_at(inputs, 0).shape, input_at(inputs, 1).shape
         return ((*data[:axis], *indices[batch_dims:], *data[axis + 1 :]),)
 
+    def index_range(self, node: Node, position: int) -> tuple[int, int] | None:
+        return _index_range([_sizes(node).size], node.attributes.counts_back) if position == 1 else None
+
     def moves(self, node: Node, order: Order) -> Chunks:
         axis, _ = _axes(node.attributes, node.inputs)
         shape, indices = node.input(0).shape, known_ints(node.inputs, 1)
@@ -47,20 +82,25 @@ class GatherKind(RearrangeKind):
             raise ModelError(f"{node.label}: an index lies outside axis {axis} of {list(shape)}; the file is damaged")
         sizes = _sizes(node)
         row = np.arange(sizes.batches * sizes.rows, dtype=np.int64).reshape(sizes.batches, sizes.rows, 1)
-        picked = np.array(indices, dtype=np.int64).reshape(sizes.batches, 1, -1)
-        chunks = Chunks.of((row * sizes.size + picked) * sizes.run, sizes.run)
+        picks = np.array(indices, dtype=np.int64).reshape(sizes.batches, 1, -1)
+        chunks = Chunks.of((row * sizes.size + picks) * sizes.run, sizes.run)
         return chunks.moved_at_once() if order is Order.MEMCPY else chunks
 
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
         sizes, (data, indices) = _sizes(node), inputs
         rows = data.reshape(sizes.batches, sizes.rows, sizes.size, sizes.run)
-        picks = np.clip(indices.astype(np.int64).reshape(sizes.batches, 1, sizes.picks, 1), 0, sizes.size - 1)
+        picks = picked(indices, sizes.size, node.attributes.counts_back).reshape(sizes.batches, 1, sizes.picks, 1)
         return (np.take_along_axis(rows, picks, axis=2).reshape(node.output.shape),)
 
     def c_call(self, node: Node) -> CCall:
         require_types(node.output.dtype, (node.input(0),))
-        require_types(DType.INT32, (node.input(1),))
-        fields = {"element": node.output.dtype.size_bytes, **_sizes(node)._asdict()}
+        sizes, counts_back = _sizes(node), node.attributes.counts_back
+        fields = {
+            "element": node.output.dtype.size_bytes,
+            "index_type": _index_type(node.input(1)),
+            "from_end": sizes.size if counts_back else 0,
+            **sizes._asdict(),
+        }
         return kernel_call("gather", fields, (node.input(0), node.input(1), node.output))
 
     def sample(self, name: str, draw: Draw) -> Node:
@@ -68,13 +108,13 @@ class GatherKind(RearrangeKind):
         shape, dtype = draw.shape(least_axes=1), draw.dtype()
         axis = draw.integer(0, len(shape))
         batch_dims = draw.integer(0, axis + 1)
-        picked = (*shape[:batch_dims], *draw.many(0, 3, draw.small))
+        places = (*shape[:batch_dims], *draw.many(0, 3, draw.small))
         attributes = Gather(axis - len(shape) if draw.boolean() else axis, batch_dims)
         if draw.integer(0, 5) == 0:
-            indices = activation(picked, DType.INT32)
+            indices = activation(places, draw.choice(INDICES))
         else:
-            values = [draw.integer(0, shape[axis]) for _ in range(math.prod(picked))]
-            indices = ints(np.array(values, np.int32).reshape(picked))
+            values = [draw.integer(0, shape[axis]) for _ in range(math.prod(places))]
+            indices = ints(np.array(values, np.int32).reshape(places))
         return node_of(self, name, attributes, [activation(shape, dtype), indices], (dtype,))
 
     def sample_values(self, node: Node, position: int, tensor: Tensor, rng: np.random.Generator) -> Array | None:
@@ -120,16 +160,19 @@ def _axes(attributes: Gather, inputs: Inputs) -> tuple[int, int]:
 
 
 class GatherNdKind(RearrangeKind):
-    """Inputs: data, indices, whose last axis holds one number for each of the data's first axes."""
-
     names = ("GATHER_ND",)
     takes = Signature((2, 2), numbers=(1,))
+    table = Table(GatherNd, name=None)
 
-    def output_shapes(self, name: str, attributes: None, inputs: Inputs) -> Shapes:
+    def output_shapes(self, name: str, attributes: GatherNd, inputs: Inputs) -> Shapes:
         data, indices = input_at(inputs, 0).shape, input_at(inputs, 1).shape
         if not indices or indices[-1] > len(data):
             raise ModelError(f"indices {list(indices)} do not suit {list(data)}; the file is damaged")
         return ((*indices[:-1], *data[indices[-1] :]),)
+
+    def index_range(self, node: Node, position: int) -> tuple[int, int] | None:
+        sizes = node.input(0).shape[: _depth(node)]
+        return _index_range(sizes, node.attributes.counts_back) if position == 1 else None
 
     def moves(self, node: Node, order: Order) -> Chunks:
         indices = known_ints(node.inputs, 1)
@@ -140,19 +183,20 @@ class GatherNdKind(RearrangeKind):
 
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
         data, indices = inputs
-        limits = np.array(node.input(0).shape[: _depth(node)], np.int64) - 1
-        rows = np.clip(indices.reshape(-1, _depth(node)).astype(np.int64), 0, limits)
+        sizes = np.array(node.input(0).shape[: _depth(node)], np.int64)
+        rows = picked(indices.reshape(-1, _depth(node)), sizes, node.attributes.counts_back)
         starts = rows @ np.array(_steps(node), np.int64)
         return (data.reshape(-1)[starts[:, None] + np.arange(_run(node))].reshape(node.output.shape),)
 
     def c_call(self, node: Node) -> CCall:
         require_types(node.output.dtype, (node.input(0),))
-        require_types(DType.INT32, (node.input(1),))
         if not _depth(node):
             raise Unsupported("indices without numbers")
         element = node.output.dtype.size_bytes
         fields = {
             "element": element,
+            "index_type": _index_type(node.input(1)),
+            "counts_back": int(node.attributes.counts_back),
             "run": _run(node),
             "slices": math.prod(node.input(1).shape[:-1]),
             "depth": _depth(node),
@@ -165,13 +209,13 @@ class GatherNdKind(RearrangeKind):
         """Indices of any depth, in any order, repeated; sometimes they are not known."""
         shape, dtype = draw.shape(least_axes=1), draw.dtype()
         depth = draw.integer(1, len(shape) + 1)
-        picked = (*draw.many(0, 3, draw.small), depth)
+        places = (*draw.many(0, 3, draw.small), depth)
         if draw.integer(0, 5) == 0:
-            indices = activation(picked, DType.INT32)
+            indices = activation(places, draw.choice(INDICES))
         else:
-            rows = [[draw.integer(0, size) for size in shape[:depth]] for _ in range(math.prod(picked[:-1]))]
-            indices = ints(np.array(rows, np.int32).reshape(picked))
-        return node_of(self, name, None, [activation(shape, dtype), indices], (dtype,))
+            rows = [[draw.integer(0, size) for size in shape[:depth]] for _ in range(math.prod(places[:-1]))]
+            indices = ints(np.array(rows, np.int32).reshape(places))
+        return node_of(self, name, GatherNd(), [activation(shape, dtype), indices], (dtype,))
 
     def sample_values(self, node: Node, position: int, tensor: Tensor, rng: np.random.Generator) -> Array | None:
         """Indices inside the data."""
@@ -202,6 +246,9 @@ class EmbeddingLookupKind(OpKind):
 
     def output_shapes(self, name: str, attributes: None, inputs: Inputs) -> Shapes:
         return ((input_at(inputs, 0).elems, *input_at(inputs, 1).shape[1:]),)
+
+    def index_range(self, node: Node, position: int) -> tuple[int, int] | None:
+        return _index_range(node.input(1).shape[:1], False) if position == 0 else None
 
     def accesses(self, node: Node, order: Order) -> Accesses:
         return swept(node, {0: Runs.of(0, node.input(0).elems, 0, stride=_run_of_row(node))})

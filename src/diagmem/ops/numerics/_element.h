@@ -59,6 +59,13 @@ static inline int64_t diagmem_load_int(const unsigned char *at, int32_t type) {
     return *at;
 }
 
+/* An index of an axis, its nearest end where it lies outside. `from_end` is added to one below 0. */
+static inline int32_t diagmem_index(const unsigned char *at, int32_t type, int32_t size, int32_t from_end) {
+    const int64_t given = diagmem_load_int(at, type);
+    const int64_t index = given < 0 ? given + from_end : given;
+    return (int32_t)(index < 0 ? 0 : index < size ? index : size - 1);
+}
+
 /* What does not fit wraps around; every number but 0 is true. */
 static inline void diagmem_store_int(unsigned char *at, int32_t type, int64_t x) {
     if (type == DIAGMEM_S16) {

@@ -34,10 +34,9 @@ from diagmem.frontends.onnx.importer import (
     slices_of,
 )
 from diagmem.frontends.onnx.proto import OnnxNode
-from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Rounding, Shape, Tensor
 from diagmem.ops.moving.concatenation import Concatenation, Split
-from diagmem.ops.moving.gather import Gather
+from diagmem.ops.moving.gather import Gather, GatherNd
 from diagmem.ops.moving.pad import MirrorPad, Pad
 from diagmem.ops.moving.strided_slice import StridedSlice
 from diagmem.ops.moving.transpose import SpaceDepth
@@ -276,23 +275,44 @@ def taken(im: Importer, value: Stored, axis: int, places: npt.NDArray[Any], name
 
 def gather(im: Importer, node: OnnxNode) -> Value:
     """With constant indices, a slice where they are neighbours."""
-    value, indices = im.stored(node, as_stored=True), im.input(node, 1)
+    value, indices = im.input(node), im.input(node, 1)
     axis = im.axis(node, im.attribute(node, "axis", 0), len(value.shape))
     size, shape = value.shape[axis], (*value.shape[:axis], *indices.shape, *value.shape[axis + 1 :])
     if isinstance(indices, Constant):
         numbers = indices.array
         if numbers.size == 0 or numbers.min() < -size or numbers.max() >= size:
             raise im.damaged(node, f"indices out of range of {size}")
-        return im.build.reshape(taken(im, value, axis, numbers.reshape(-1) % size, node.outputs[0]), shape)
-    stored = im.stored(node, 1)
-    whole = im.build.form(value, range(len(value.shape)))
-    places = im.build.form(stored, range(len(stored.shape)))
-    if places.dtype is DType.INT64:
-        places = im.build.make("CAST", [places], dtype=DType.INT32)
-    if whole.is_constant and whole.dtype is not places.dtype:
-        raise ModelError(f"{node.label}: a table whose rows the input selects (an embedding) is not supported")
-    made = im.build.make("GATHER", [whole, places], Gather(axis, 0), name=node.outputs[0])
-    return Stored(made, in_file_order(shape), shape)
+        found = taken(im, im.build.in_ram(value), axis, numbers.reshape(-1) % size, node.outputs[0])
+        return im.build.reshape(found, shape)
+    table, places = _table(im, value), _indices(im, node)
+    return _picked(im, node, "GATHER", table, places, Gather(axis, 0, counts_back=True), shape)
+
+
+def _picked(
+    im: Importer, node: OnnxNode, kind: str, table: Stored, places: Tensor, attributes: Any, shape: Shape
+) -> Stored:
+    """What a run takes from a table at these places."""
+    rest = {"dtype": table.tensor.dtype, "quantisation": table.tensor.quantisation}
+    made = im.build.make(kind, [table.tensor, places], attributes, name=node.outputs[0], **rest)
+    dims = in_file_order(shape)
+    return Stored(im.build.reshaped(made, sizes(shape, dims)), dims, shape, table.is_dequantised)
+
+
+def _indices(im: Importer, node: OnnxNode) -> Tensor:
+    """Of 32 bits, which take less RAM."""
+    places = im.build.form(im.stored(node, 1), range(len(im.input(node, 1).shape)))
+    return im.build.make("CAST", [places], dtype=DType.INT32) if places.dtype is DType.INT64 else places
+
+
+def _table(im: Importer, value: Value) -> Stored:
+    """What is gathered at run time, its axes as in the file. A table of 8-bit integers with one scale stays one."""
+    whole = range(len(value.shape))
+    if isinstance(value, Constant) and value.stored is not None:
+        data, scale = value.stored
+        if data.dtype == np.int8 and len(scale.scales) == 1:
+            return Stored(im.build.constant(data, "table", scale.quantisation), tuple(whole), value.shape, True)
+    held = im.build.in_ram(value)
+    return replace(held, tensor=im.build.form(held, whole, as_stored=True), dims=tuple(whole))
 
 
 def expand(im: Importer, node: OnnxNode) -> Value:
@@ -366,6 +386,13 @@ def gather_rows(im: Importer, node: OnnxNode) -> None:
     """GatherND and GatherElements."""
     if im.attribute(node, "batch_dims", 0):
         raise im.refuse(node, "batch_dims is not supported")
+    indices, value = im.input(node, 1), im.input(node)
+    if node.kind == "GatherND" and not isinstance(indices, Constant):
+        depth = indices.shape[-1]
+        shape = (*indices.shape[:-1], *value.shape[depth:])
+        table, places = _table(im, value), _indices(im, node)
+        im.bind(node.outputs[0], _picked(im, node, "GATHER_ND", table, places, GatherNd(counts_back=True), shape))
+        return
     rows, rest = _rows(im, node, im.input(node).shape)
     parts = Parts(im, node)
     row = [] if node.kind == "GatherElements" else [math.prod(rest)]
