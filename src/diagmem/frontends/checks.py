@@ -14,7 +14,7 @@ from dataclasses import replace
 from diagmem.model.errors import ModelError, damaged, one_line
 from diagmem.model.graph import ABSENT, DType, Graph, Node, Shape, Tensor
 from diagmem.ops import kind_of
-from diagmem.ops.folding import DAMAGE, folded
+from diagmem.ops.folding import DAMAGE, Allowance, folded
 from diagmem.ops.options import CUSTOM
 
 LARGEST_TENSOR_BYTES = 2**28
@@ -86,7 +86,7 @@ def with_shapes(graph: Graph, given: Mapping[str, Shape], dynamic: Collection[in
     tensors = list(graph.tensors)
     for index, shape in wanted.items():
         tensors[index] = replace(tensors[index], shape=_checked(tensors[index], shape))
-    known = list(tensors)
+    known, allowance = list(tensors), Allowance.for_constants(tensors)
     for op in graph.ops:
         inputs = tuple(None if t == ABSENT else known[t] for t in op.inputs)
         node = Node(op, inputs, tuple(known[t] for t in op.outputs))
@@ -98,7 +98,7 @@ def with_shapes(graph: Graph, given: Mapping[str, Shape], dynamic: Collection[in
                 tensors[tensor.index] = known[tensor.index] = replace(tensor, shape=shape)
             node = replace(node, outputs=tuple(known[t] for t in op.outputs))
         # What is computed here stays an activation of the graph; its values serve only to infer shapes.
-        for tensor, values in zip(node.outputs, folded(node) or (), strict=False):
+        for tensor, values in zip(node.outputs, folded(node, allowance) or (), strict=False):
             known[tensor.index] = replace(tensor, is_constant=True, data=values)
     return replace(graph, tensors=tuple(tensors))
 

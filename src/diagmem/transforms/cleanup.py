@@ -14,7 +14,7 @@ from diagmem.model.errors import ModelError
 from diagmem.model.graph import ABSENT, DType, ExplicitPadding, Graph, Node, Op, Tensor
 from diagmem.ops import Activation, Unsupported, kind_of
 from diagmem.ops.elementwise.unary import CLAMPS, FUSED
-from diagmem.ops.folding import folded
+from diagmem.ops.folding import Allowance, folded
 from diagmem.ops.loops.windowed import WindowedKind
 from diagmem.ops.moving.pad import PadKind, zero_paddings_of
 from diagmem.ops.moving.reshape import Reshape
@@ -37,12 +37,12 @@ from diagmem.transforms.channel_ranges import Range, ranges_of
 def fold_constants(graph: Graph, choice: Choice) -> Graph:
     """One op after the other, so that whole chains are folded. What the caller sees is still computed, since it has to
     be in the arena; so is what would take too much flash."""
-    tensors, gone = list(graph.tensors), []
+    tensors, gone, allowance = list(graph.tensors), [], Allowance.for_constants(graph.tensors)
     for op in graph.ops:
         if not choice(op) or any(is_seen_by_caller(graph, t) or graph.tensors[t].is_variable for t in op.outputs):
             continue
         inputs = tuple(None if t == ABSENT else tensors[t] for t in op.inputs)
-        values = folded(Node(op, inputs, tuple(tensors[t] for t in op.outputs)))
+        values = folded(Node(op, inputs, tuple(tensors[t] for t in op.outputs)), allowance)
         if values is not None:
             gone.append(op.index)
             for t, found in zip(op.outputs, values, strict=True):

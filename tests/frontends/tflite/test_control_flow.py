@@ -144,6 +144,12 @@ def test_calls_are_as_deep_as_is_allowed_and_no_deeper() -> None:
     assert len(without_control_flow(*nested(subgraphs.MOST_DEPTH, 1, one_op("NEG"))).ops) == 1
     with pytest.raises(ModelError, match="cannot call"):
         without_control_flow(*nested(subgraphs.MOST_DEPTH + 1, 1, one_op("NEG")))
+    # Calls that have ended do not count.
+    main, parts = nested(subgraphs.MOST_DEPTH + 1, 1, one_op("NEG"))
+    first = Op(0, "IF", (1, 0), (3,), Branches(subgraphs.MOST_DEPTH + 1, subgraphs.MOST_DEPTH + 1))
+    main = replace(main, tensors=(*main.tensors, real(3)), ops=(first, *main.ops))
+    with pytest.raises(ModelError, match="cannot call"):
+        without_control_flow(main, parts)
 
 
 def test_a_graph_is_unrolled_up_to_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:

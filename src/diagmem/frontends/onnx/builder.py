@@ -10,13 +10,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from diagmem.frontends.checks import LARGEST_TENSOR_BYTES
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import ABSENT, DType, Graph, Op, Quantisation, Rounding, Shape, Tensor
 from diagmem.ops import kind_of
+from diagmem.ops.folding import Allowance
 from diagmem.ops.moving.reshape import Reshape
 
 Dims = tuple[int | None, ...]
 """For each axis of a stored tensor, the axis of the file's tensor that it is; None: it has size one."""
+
+MOST_OPS = 50_000
+"""Recurrent layers of many steps, unrolled, would be more."""
 
 CHANNELS_LAST: Dims = (0, 2, 3, 1)
 
@@ -176,13 +181,24 @@ class Builder:
     tensors: list[Tensor] = field(default_factory=list)
     ops: list[Op] = field(default_factory=list)
     about: str = ""
+    allowance: Allowance = field(default_factory=Allowance)
     _forms: dict[tuple[int, Dims, Dims], Tensor] = field(default_factory=dict)
     _float32: dict[int, Tensor] = field(default_factory=dict)
 
     def tensor(self, name: str, shape: Shape, dtype: DType, quantisation: Quantisation | None = None) -> Tensor:
         made = Tensor(len(self.tensors), name, shape, dtype, quantisation)
+        if made.size_bytes > LARGEST_TENSOR_BYTES:
+            raise ModelError(
+                f"{self.about}: shape {list(shape)} takes {made.size_bytes} bytes; the limit is "
+                f"{LARGEST_TENSOR_BYTES >> 20} MiB"
+            )
         self.tensors.append(made)
         return made
+
+    def take(self, elems: int) -> None:
+        """Before so many elements are made from what the file holds."""
+        if not self.allowance.take(elems):
+            raise ModelError(f"{self.about}: constants of {elems} elements are too large, made from so small a file")
 
     def constant(
         self, array: npt.NDArray[Any], role: str = "constant", quantisation: Quantisation | None = None
@@ -191,6 +207,7 @@ class Builder:
         if dtype is None:
             raise ModelError(f"{self.about}: constants of type {array.dtype.name} are not supported")
         name = f"op_{len(self.ops)}/{role}"
+        self.take(array.size)
         data = np.ascontiguousarray(array)
         made = Tensor(len(self.tensors), name, data.shape, dtype, quantisation, is_constant=True, data=data)
         self.tensors.append(made)
@@ -223,6 +240,8 @@ class Builder:
         made = dtype or (first.dtype if first is not None else DType.FLOAT32)
         names = [name or f"{kind.lower()}_{len(self.ops)}", *(f"{name}_{n}" for n in range(1, len(found)))]
         outputs = tuple(self.tensor(n, s, made, quantisation) for n, s in zip(names, found, strict=True))
+        if len(self.ops) >= MOST_OPS:
+            raise ModelError(f"{self.about}: with it the model is more than {MOST_OPS} operations")
         indices = tuple(ABSENT if t is None else t.index for t in inputs)
         self.ops.append(Op(len(self.ops), kind, indices, tuple(t.index for t in outputs), given))
         return outputs

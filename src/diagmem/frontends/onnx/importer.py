@@ -10,6 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from diagmem.frontends.onnx.builder import CHANNELS_LAST, Builder, Constant, Dim
 from diagmem.frontends.onnx.proto import DEFAULT_DOMAINS, MICROSOFT, TYPES, OnnxModel, OnnxNode, OnnxValue, Subgraph
 from diagmem.model.errors import DiagmemError, ModelError, damaged, one_line
 from diagmem.model.graph import DType, Graph, Shape, Tensor
+from diagmem.ops.folding import Allowance
 
 OLDEST_OPSET, NEWEST_OPSET = 7, 24
 
@@ -68,6 +70,7 @@ class Importer:
                 raise damaged(f"{node.label}: it has no output")
         for value in self.model.inputs:
             self._input(value)
+        self.build.allowance = Allowance.of(self.model.size_bytes)
         self.values |= {name: Constant(array) for name, array in self.model.constants.items()}
         for node in self.model.nodes:
             self.lower(node)
@@ -341,9 +344,6 @@ Array = npt.NDArray[Any]
 Fold = Callable[[OnnxNode, list[Any]], Any]
 """Computes a node's output from the values of its inputs."""
 
-MOST_ELEMS = 1 << 26
-"""A node with a larger output is refused: a few bytes can ask for any amount."""
-
 DAMAGE = (ValueError, TypeError, IndexError, AttributeError, OverflowError, MemoryError, ZeroDivisionError)
 """What operands and attributes that do not fit each other raise."""
 
@@ -360,6 +360,7 @@ def folded(im: Importer, node: OnnxNode, inputs: Sequence[Value | None]) -> Sequ
         return None
     arrays: list[Any] = [value.array if isinstance(value, Constant) else None for value in inputs]
     try:
+        im.build.take(max(_elems_of(node, arrays), sum(np.size(a) for a in arrays)))
         with np.errstate(all="ignore"):
             made = np.asarray(fold(node, arrays))
     except ModelError:
@@ -371,11 +372,23 @@ def folded(im: Importer, node: OnnxNode, inputs: Sequence[Value | None]) -> Sequ
     return [made]
 
 
-def check_size(node: OnnxNode, shape: Sequence[int]) -> None:
-    if any(size < 0 for size in shape) or math.prod(int(size) for size in shape) > MOST_ELEMS:
-        raise ModelError(
-            f"{node.label}: it would make a constant of shape {[int(s) for s in shape][:8]}, which is too large"
-        )
+def _elems_of(node: OnnxNode, inputs: list[Any]) -> Any:
+    """How many elements a node may make, where they can be more than those of its inputs."""
+    if node.kind in ("ConstantOfShape", "Tile"):
+        sizes = [int(n) for n in inputs[-1].reshape(-1)]
+        return math.prod(sizes if node.kind == "ConstantOfShape" else [inputs[0].size, *sizes])
+    if node.kind == "Range":
+        start, limit, step = (array.reshape(-1)[0].item() for array in inputs)
+        return max(0, math.ceil((limit - start) / step))
+    if node.kind == "Gather":
+        return inputs[1].size * (inputs[0].size // max(1, inputs[0].shape[node.attributes.get("axis", 0)]))
+    shapes = [array.shape for array in inputs if array is not None]
+    if node.kind == "Expand":
+        shapes[1] = tuple(inputs[1].tolist())
+    try:
+        return math.prod(np.broadcast_shapes(*shapes))
+    except ValueError:
+        return 0
 
 
 def _constant(node: OnnxNode, inputs: list[Any]) -> Any:
@@ -389,26 +402,17 @@ def _constant(node: OnnxNode, inputs: list[Any]) -> Any:
 
 
 def _constant_of_shape(node: OnnxNode, inputs: list[Any]) -> Any:
-    check_size(node, inputs[0].tolist())
     value = node.attributes.get("value", np.zeros(1, dtype=np.float32))
     return np.full(inputs[0].tolist(), value.reshape(-1)[0], dtype=value.dtype)
 
 
 def _range(node: OnnxNode, inputs: list[Any]) -> Any:
     start, limit, step = (array.reshape(-1)[0].item() for array in inputs)
-    check_size(node, [max(0, math.ceil((limit - start) / step))])
     return np.arange(start, limit, step, dtype=inputs[0].dtype)
 
 
 def _expand(node: OnnxNode, inputs: list[Any]) -> Any:
-    shape = np.broadcast_shapes(inputs[0].shape, tuple(inputs[1].tolist()))
-    check_size(node, shape)
-    return np.broadcast_to(inputs[0], shape).copy()
-
-
-def _tile(node: OnnxNode, inputs: list[Any]) -> Any:
-    check_size(node, [int(n) * int(r) for n, r in zip(inputs[0].shape, inputs[1], strict=True)])
-    return np.tile(inputs[0], inputs[1].tolist())
+    return np.broadcast_to(inputs[0], np.broadcast_shapes(inputs[0].shape, tuple(inputs[1].tolist()))).copy()
 
 
 def _reshape(node: OnnxNode, inputs: list[Any]) -> Any:
@@ -462,12 +466,6 @@ def slices_of(node: OnnxNode, shape: Sequence[int], inputs: Sequence[Array | Non
     return found
 
 
-def _gather(node: OnnxNode, inputs: list[Any]) -> Any:
-    axis = node.attributes.get("axis", 0)
-    check_size(node, [inputs[0].size // max(1, inputs[0].shape[axis]), inputs[1].size])
-    return np.take(inputs[0], inputs[1], axis=axis)
-
-
 def _div(node: OnnxNode, inputs: list[Any]) -> Any:
     first, second = inputs
     if first.dtype.kind in "iu":
@@ -489,7 +487,6 @@ def _pointwise(function: Callable[..., Any], typed: bool = True) -> Fold:
     """`typed`: the result is cast to the first input's type."""
 
     def fold(node: OnnxNode, inputs: list[Any]) -> Any:
-        check_size(node, np.broadcast_shapes(*(array.shape for array in inputs)))
         made = np.asarray(function(*inputs))
         return made.astype(inputs[0].dtype) if typed else made
 
@@ -504,13 +501,13 @@ FOLDS: dict[str, Fold] = {
     "Range": _range,
     "Cast": lambda n, i: i[0].astype(TYPES[n.attributes["to"]]),
     "Expand": _expand,
-    "Tile": _tile,
+    "Tile": lambda n, i: np.tile(i[0], i[1].tolist()),
     "Reshape": _reshape,
     "Flatten": lambda n, i: i[0].reshape(math.prod(i[0].shape[: n.attributes.get("axis", 1)]), -1),
     "Squeeze": lambda n, i: np.squeeze(i[0], None if (axes := axes_of(n, i)) is None else tuple(axes)),
     "Unsqueeze": lambda n, i: np.expand_dims(i[0], tuple(axes_of(n, i) or ())),
     "Slice": _slice,
-    "Gather": _gather,
+    "Gather": lambda n, i: np.take(i[0], i[1], axis=n.attributes.get("axis", 0)),
     "Concat": lambda n, i: np.concatenate(i, axis=n.attributes.get("axis", 1)),
     "Transpose": lambda n, i: np.transpose(i[0], n.attributes.get("perm")),
     "Identity": lambda n, i: i[0],
@@ -521,8 +518,8 @@ FOLDS: dict[str, Fold] = {
     "Pow": _pointwise(np.power),
     "Neg": _pointwise(np.negative),
     **{kind: _pointwise(getattr(np, kind.lower())) for kind in _NAMED_AS_IN_NUMPY},
-    "Max": lambda n, i: np.maximum.reduce(np.broadcast_arrays(*i)),
-    "Min": lambda n, i: np.minimum.reduce(np.broadcast_arrays(*i)),
+    "Max": lambda n, i: reduce(np.maximum, i),
+    "Min": lambda n, i: reduce(np.minimum, i),
     **{kind: _pointwise(getattr(np, kind.lower()), typed=False) for kind in ("Equal", "Greater", "Less", "Where")},
     **{kind: _pointwise(getattr(np, f"logical_{kind.lower()}"), typed=False) for kind in ("And", "Or", "Not")},
     **{f"Reduce{kind}": _reduce(getattr(np, kind.lower())) for kind in ("Sum", "Prod", "Max", "Min", "Mean")},

@@ -150,21 +150,8 @@ def last(values: Sequence[Any], default: Any) -> Any:
 
 
 KEYS = ("location", "offset", "length", "checksum")
-
-
-def _external(directory: Path | None, places: Mapping[str, str], size_bytes: int, where: str) -> bytes:
-    """The bytes of a tensor that takes `size_bytes`, in a file beside the model."""
-    location = places.get("location", "")
-    if not set(places) <= set(KEYS) or not location:
-        raise ModelError(f"{where}: its external data has other keys than {', '.join(KEYS)}")
-    if directory is None:
-        raise ModelError(f"{where}: its values are in '{one_line(location)}' beside the model; give the model's path")
-    if Path(location).name != location or location in (".", "..") or "\\" in location or "\0" in location:
-        raise ModelError(f"{where}: external data in '{one_line(location)}' is not in the model's own folder")
-    offset, length = (_number(places.get(key), where) for key in ("offset", "length"))
-    if length is not None and length != size_bytes:
-        raise ModelError(f"{where}: {length} bytes of external data for a shape that takes {size_bytes}")
-    return _bytes(directory / location, offset or 0, size_bytes, where)
+MOST_READINGS = 4
+"""Of external data, for tensors that share it."""
 
 
 def _number(text: str | None, where: str) -> int | None:
@@ -175,7 +162,8 @@ def _number(text: str | None, where: str) -> int | None:
     return int(text)
 
 
-def _bytes(path: Path, offset: int, size_bytes: int, where: str) -> bytes:
+def _bytes(path: Path, offset: int, size_bytes: int, where: str) -> tuple[bytes, int]:
+    """These of a file, and how many there are."""
     try:
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
     except (OSError, ValueError) as error:
@@ -188,7 +176,7 @@ def _bytes(path: Path, offset: int, size_bytes: int, where: str) -> bytes:
         if offset + size_bytes > found.st_size:
             raise ModelError(f"{where}: external data '{one_line(path.name)}' ends before it")
         file.seek(offset)
-        return file.read(size_bytes)
+        return file.read(size_bytes), found.st_size
 
 
 MOST_NODES = 100_000
@@ -240,13 +228,14 @@ class OnnxNode:
 
 @dataclass(frozen=True, slots=True)
 class OnnxModel:
-    """`constants`: the initialisers. `inputs`: those without an initialiser."""
+    """`constants`: the initialisers. `inputs`: those without an initialiser. `size_bytes`: of all files."""
 
     opset: int
     inputs: tuple[OnnxValue, ...]
     outputs: tuple[OnnxValue, ...]
     nodes: tuple[OnnxNode, ...]
     constants: dict[str, npt.NDArray[Any]]
+    size_bytes: int
 
 
 def read_model(content: bytes, directory: Path | None) -> OnnxModel:
@@ -261,7 +250,7 @@ def read_model(content: bytes, directory: Path | None) -> OnnxModel:
     version = max(found[8], default=0)
     if not 1 <= version <= 1000:
         raise ModelError("not an ONNX model: it names no opset")
-    return _Reader(directory).graph(found[7][-1], version)
+    return _Reader(directory, len(content)).graph(found[7][-1], version)
 
 
 def _opset(message: Message) -> int:
@@ -270,9 +259,11 @@ def _opset(message: Message) -> int:
 
 
 class _Reader:
-    def __init__(self, directory: Path | None) -> None:
-        self._directory = directory
-        self._depth = 0
+    """`files`: with external data, and their sizes."""
+
+    def __init__(self, directory: Path | None, size_bytes: int) -> None:
+        self._directory, self.size_bytes, self.files = directory, size_bytes, dict[str, int]()
+        self._depth = self._external_bytes = 0
 
     def graph(self, message: Message, opset: int) -> OnnxModel:
         nodes: list[OnnxNode] = []
@@ -293,7 +284,8 @@ class _Reader:
             elif item.number == 15:
                 raise ModelError("the model has sparse initializers; export it with dense ones")
         inputs = tuple(value for value in values[11] if value.name not in constants)
-        return OnnxModel(opset, inputs, tuple(values[12]), tuple(nodes), constants)
+        size_bytes = self.size_bytes + sum(self.files.values())
+        return OnnxModel(opset, inputs, tuple(values[12]), tuple(nodes), constants, size_bytes)
 
     def _node(self, message: Message, number: int) -> OnnxNode:
         attribute = within(f"an attribute of node {number}", self._attribute)
@@ -343,7 +335,7 @@ class _Reader:
         shape = checked_shape(dims, where)
         size = int(np.prod(shape, dtype=object)) * dtype.itemsize
         if last(found[14], 0) == 1:
-            raw = _external(self._directory, dict(found[13]), size, where)
+            raw = self._external(dict(found[13]), size, where)
         if raw is not None and not values:
             if len(raw) != size:
                 raise damaged(f"{where}: {len(raw)} bytes for a shape that takes {size}")
@@ -351,6 +343,25 @@ class _Reader:
         if raw is not None:
             raise damaged(f"{where}: its values are there twice")
         return name, _typed(values, dtype, shape, where)
+
+    def _external(self, places: Mapping[str, str], size_bytes: int, where: str) -> bytes:
+        """The bytes of a tensor that takes `size_bytes`, in a file beside the model."""
+        location = places.get("location", "")
+        if not set(places) <= set(KEYS) or not location:
+            raise ModelError(f"{where}: its external data has other keys than {', '.join(KEYS)}")
+        shown = one_line(location)
+        if self._directory is None:
+            raise ModelError(f"{where}: its values are in '{shown}' beside the model; give the model's path")
+        if Path(location).name != location or location in (".", "..") or "\\" in location or "\0" in location:
+            raise ModelError(f"{where}: external data in '{shown}' is not in the model's own folder")
+        offset, length = (_number(places.get(key), where) for key in ("offset", "length"))
+        if length is not None and length != size_bytes:
+            raise ModelError(f"{where}: {length} bytes of external data for a shape that takes {size_bytes}")
+        raw, self.files[location] = _bytes(self._directory / location, offset or 0, size_bytes, where)
+        self._external_bytes += size_bytes
+        if self._external_bytes > MOST_READINGS * sum(self.files.values()):
+            raise damaged(f"{where}: the same external data is used over and over")
+        return raw
 
 
 @dataclass(frozen=True, slots=True)

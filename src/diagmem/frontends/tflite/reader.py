@@ -20,11 +20,12 @@ import numpy as np
 import numpy.typing as npt
 import tflite
 
-from diagmem.frontends.checks import LARGEST_TENSOR_BYTES, check_sizes, check_wiring, with_shapes
+from diagmem.frontends.checks import check_sizes, check_wiring, with_shapes
 from diagmem.frontends.tflite.subgraphs import attributes_of, called_subgraphs, with_variables, without_control_flow
 from diagmem.model.errors import ModelError, damaged, one_line, reading
 from diagmem.model.graph import ABSENT, DType, Graph, IntArray, Node, Op, Quantisation, Shape, Tensor
 from diagmem.ops import kind_of
+from diagmem.ops.folding import Allowance
 from diagmem.ops.options import CUSTOM
 from diagmem.ops.signature import check_signatures
 from diagmem.ops.state import keeps_state, tensors_in_file, with_own_states
@@ -124,6 +125,8 @@ class _Reader:
         self.data = data
         self.model = tflite.Model.GetRootAs(data, 0)
         self.allowance = 4 * len(data) + 2**20
+        self.unpacked = Allowance.of(len(data))
+        self.buffers: set[int] = set()
         self.dynamic: set[int] = set()
         self.has_open_loops = False
 
@@ -243,11 +246,10 @@ class _Reader:
     def values(self, raw: npt.NDArray[np.uint8], tensor: Tensor, table: Any) -> npt.NDArray[Any] | None:
         """The values of a constant; those that a sparse one leaves out are 0."""
         sparsity = table.Sparsity()
-        if sparsity is None:
-            return _values(raw, tensor)
-        if not 0 <= tensor.size_bytes <= LARGEST_TENSOR_BYTES:
+        is_unpacked = sparsity is not None or tensor.dtype is DType.INT4
+        if is_unpacked and not self.unpacked.take(tensor.elems):
             raise ModelError(f"tensor {tensor.index} '{tensor.label}': shape {list(tensor.shape)} is too large")
-        return dense_values(sparsity, raw, tensor)
+        return _values(raw, tensor) if sparsity is None else dense_values(sparsity, raw, tensor)
 
     def buffer(self, index: int, where: str) -> npt.NDArray[np.uint8] | None:
         """A buffer's bytes, inside the flatbuffer or (newer schemas, large models) behind it; None if it is empty."""
@@ -255,6 +257,9 @@ class _Reader:
             raise damaged(f"{where}: buffer {index} does not exist")
         table = self.model.Buffers(index)
         offset, size = table.Offset(), table.Size()
+        if index not in self.buffers:
+            self.buffers.add(index)
+            self.spend(size if offset > 1 else table.DataLength())
         if offset > 1:
             if offset + size > len(self.data):
                 raise ModelError(f"{where}: its data lie outside the file; the file is truncated")

@@ -18,7 +18,7 @@ import numpy as np
 
 from diagmem.model.errors import ModelError, damaged, one_line
 from diagmem.model.graph import ABSENT, Graph, Node, Op, Tensor
-from diagmem.ops.folding import folded
+from diagmem.ops.folding import Allowance, folded
 from diagmem.ops.kind import Array
 
 MOST_OPS = 10_000
@@ -71,6 +71,8 @@ class _Unrolled:
         self.values: dict[int, Array] = {t.index: t.data for t in source.tensors if t.data is not None}
         self.constants: dict[tuple[int, int], int] = {}
         self.depth, self.left = 0, MOST_LOOKED_AT
+        constants = (t for graph in (source, *subgraphs.values()) for t in graph.tensors)
+        self.allowance = Allowance.for_constants(constants)
 
     def graph(self) -> Graph:
         place = {t.index: t.index for t in self.source.tensors}
@@ -109,7 +111,8 @@ class _Unrolled:
         made = [place[t.index] if t.index in place else self._new(t) for t in node.outputs]
         op = replace(node.op, index=len(self.ops), inputs=tuple(given), outputs=tuple(made))
         self.ops.append(op)
-        values = folded(Node(op, tuple(self._seen(t) for t in given), tuple(self.tensors[t] for t in made)))
+        node = Node(op, tuple(self._seen(t) for t in given), tuple(self.tensors[t] for t in made))
+        values = folded(node, self.allowance)
         if values is not None:
             self.values.update(zip(made, values, strict=True))
         return made

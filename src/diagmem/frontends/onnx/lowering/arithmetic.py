@@ -503,6 +503,7 @@ def local_response_normalisation(parts: Parts, x: str) -> None:
     alpha, beta, bias = (float(parts.attribute(name, default)) for name, default in defaults.items())
     if len(shape) != 4 or not 1 <= size <= 1 << 16:
         raise parts.im.refuse(parts.node, "only images, and sizes above zero, are supported")
+    parts.im.build.take(shape[1] ** 2)
     channels = np.arange(shape[1])
     apart = channels[None] - channels[:, None]
     near = (apart >= -((size - 1) // 2)) & (apart <= size // 2)

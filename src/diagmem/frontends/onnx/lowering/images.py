@@ -193,11 +193,11 @@ def conv_transpose(im: Importer, node: OnnxNode) -> None:
     rank = len(size)
     if weights.ndim != rank + 2 or weights.shape[0] != image.shape[1] or groups < 1 or image.shape[1] % groups:
         raise im.refuse(node, f"weights {list(weights.shape)} and group {groups} do not fit {list(image.shape)}")
-    weights = _ungrouped(weights, groups)
+    weights = _ungrouped(im, weights, groups)
     window = window_of(im, node, [1] * rank, weights.shape[2:])
     weights = weights.reshape(*weights.shape[:2], *window.kernel)
     if window.dilation != (1, 1):
-        weights, window = _spread(im, node, weights, window)
+        weights, window = _spread(im, weights, window)
     reached = [_reached(im, node, axis, size, window) for axis in range(rank)] + [(1, 0, 1)] * (2 - rank)
     full, begin, wanted = zip(*reached, strict=True)
     name, bias, channels = node.outputs[0], im.optional_array(node, 2), weights.shape[1]
@@ -213,11 +213,12 @@ def conv_transpose(im: Importer, node: OnnxNode) -> None:
     fused(im, name, bind_image(whole, len(image.shape)))
 
 
-def _ungrouped(weights: Any, groups: int) -> Any:
+def _ungrouped(im: Importer, weights: Any, groups: int) -> Any:
     """Weights for all channels together; those between groups are zero."""
     if groups == 1:
         return weights
     given, made = weights.shape[0] // groups, weights.shape[1]
+    im.build.take(weights.size * groups)
     whole = np.zeros((weights.shape[0], groups * made, *weights.shape[2:]), weights.dtype)
     for group in range(groups):
         rows = slice(group * given, (group + 1) * given)
@@ -225,11 +226,10 @@ def _ungrouped(weights: Any, groups: int) -> Any:
     return whole
 
 
-def _spread(im: Importer, node: OnnxNode, weights: Any, window: Window) -> tuple[Any, Window]:
+def _spread(im: Importer, weights: Any, window: Window) -> tuple[Any, Window]:
     """The weights with zeros between taps in place of dilation."""
     kernel = tuple((k - 1) * d + 1 for k, d in zip(window.kernel, window.dilation, strict=True))
-    if math.prod(kernel) * weights.shape[0] * weights.shape[1] > 1 << 26:
-        raise im.refuse(node, "its dilations make weights that are too large")
+    im.build.take(math.prod((*weights.shape[:2], *kernel)))
     whole = np.zeros((*weights.shape[:2], *kernel), weights.dtype)
     whole[:, :, :: window.dilation[0], :: window.dilation[1]] = weights
     return whole, replace(window, kernel=(kernel[0], kernel[1]), dilation=(1, 1))
@@ -335,6 +335,10 @@ def resize(im: Importer, node: OnnxNode) -> Stored:
     return Stored(made, stored_as(size, CHANNELS_LAST), size, value.is_dequantised)
 
 
+ELEMS_FOR_A_PLACE = 64
+"""To work out one place of a new axis takes as long as so many elements."""
+
+
 class _Cubic(NamedTuple):
     """`slope`: coefficient a of Keys' kernel. `inside_only`: pixels outside the image do not count."""
 
@@ -401,8 +405,9 @@ def _new_size(im: Importer, node: OnnxNode, shape: Shape) -> tuple[Shape, list[f
             raise im.damaged(node, "its scales are no numbers, or not one for each axis")
         for axis, scale in zip(axes, scales, strict=True):
             size[axis], factors[axis] = math.floor(shape[axis] * float(scale)), float(scale)
-    if min(size) < 1 or max(size) > 1 << 20:
+    if min(size) < 1:
         raise im.damaged(node, f"size {size} is not possible")
+    im.build.take(ELEMS_FOR_A_PLACE * sum(size))
     return tuple(size), factors
 
 

@@ -23,7 +23,6 @@ from diagmem.frontends.onnx.builder import (
     transposed,
 )
 from diagmem.frontends.onnx.importer import (
-    MOST_ELEMS,
     Array,
     Importer,
     Lowering,
@@ -141,7 +140,7 @@ def split(im: Importer, node: OnnxNode) -> None:
     given = im.optional_array(node, 1)
     parts = integers(given) if given is not None else im.attribute(node, "split", [])
     count = im.attribute(node, "num_outputs", len(node.outputs))
-    if not parts:
+    if not parts and count == len(node.outputs):
         most = -(-value.shape[axis] // count)
         parts = [min(most, value.shape[axis] - most * n) for n in range(count)]
     if sum(parts) != value.shape[axis] or len(parts) != len(node.outputs) or min(parts) < 1:
@@ -253,6 +252,7 @@ def _padded_by_places(im: Importer, value: Stored, sides: Sequence[tuple[int, in
     for axis, (low, high) in enumerate(sides):
         if low or high:
             size = value.shape[axis]
+            im.build.take(low + size + high)
             places = np.arange(-low, size + high)
             if mode == "reflect" and size > 1:
                 places = np.abs((places + size - 1) % (2 * size - 2) - (size - 1))
@@ -358,7 +358,7 @@ def space_depth(im: Importer, node: OnnxNode) -> Value:
 def _places(im: Importer, node: OnnxNode, shape: Sequence[int], indices: Array) -> Array:
     """The number of the element, or row of elements, for each tuple of indices (the last axis)."""
     depth = indices.shape[-1] if indices.ndim else 0
-    if not 1 <= depth <= len(shape) or math.prod(shape) > MOST_ELEMS:
+    if not 1 <= depth <= len(shape):
         raise im.damaged(node, "its indices do not fit")
     sizes = np.array(shape[:depth], np.int64)
     if np.any((indices < -sizes) | (indices >= sizes)):
@@ -403,6 +403,7 @@ def gather_rows(im: Importer, node: OnnxNode) -> None:
 
 def _rows(im: Importer, node: OnnxNode, shape: Shape) -> tuple[Array, Shape]:
     """The numbers of the rows at the indices, and the shape of a row."""
+    im.build.take(max(math.prod(shape), im.array(node, 1).size * len(shape)))
     indices = im.array(node, 1).astype(np.int64)
     if not node.kind.endswith("Elements"):
         return _places(im, node, shape, indices), shape[indices.shape[-1] :]
@@ -411,7 +412,7 @@ def _rows(im: Importer, node: OnnxNode, shape: Shape) -> tuple[Array, Shape]:
     fits = indices.ndim == len(shape) and all(
         n <= size for a, (n, size) in enumerate(zip(indices.shape, shape, strict=True)) if a != axis
     )
-    if not fits or math.prod(shape) > MOST_ELEMS:
+    if not fits:
         raise im.damaged(node, "its indices do not fit")
     own = np.moveaxis(np.indices(indices.shape), 0, -1)
     own[..., axis] = indices
