@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 COMPILED := $(shell find src -name '*.pxd')
-EXTRAS := verify tflm onnx trace plot sweep
+EXTRAS := verify tflm onnx trace plot images sweep
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: help setup system demo test test-all frameworks lint format replay fuzz mutate bench clean

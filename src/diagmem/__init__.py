@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         verify,
         zoo_models,
     )
+    from diagmem.pipeline.running import run, running
     from diagmem.pipeline.several import Failed, emit_c_together, plan_many, verify_together, wired
     from diagmem.planning.options import Options
     from diagmem.planning.plan import Plan
@@ -54,6 +55,8 @@ _HOMES = {
     "Source": "frontends.source",
     "emit_c_together": "pipeline.several",
     "plan_many": "pipeline.several",
+    "run": "pipeline.running",
+    "running": "pipeline.running",
     "verify_together": "pipeline.several",
     "wired": "pipeline.several",
 }
@@ -62,6 +65,7 @@ _HOMES = {
 __all__ = ["Chip", "DiagmemError", "EmittedC", "Failed", "Graph", "Options", "Plan", "Planned", "Source", "__version__"]
 __all__ += ["bound", "inspect", "overlap", "pareto", "plan", "plan_many", "wired"]
 __all__ += ["check", "emit_c", "emit_c_together", "emit_tflm", "verify", "verify_together"]
+__all__ += ["run", "running"]
 __all__ += ["diff", "known_targets", "profile", "report", "zoo_models"]
 
 

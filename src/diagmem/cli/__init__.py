@@ -21,7 +21,7 @@ from diagmem.model.errors import DiagmemError, UnsafePlanError, one_line
 GROUPS = {
     "Does it fit?": ("plan", "targets", "diff", "sweep"),
     "Make it": ("emit",),
-    "Is it right?": ("verify", "check"),
+    "Is it right?": ("verify", "run", "check"),
     "Is it fast?": ("profile",),
     "Look inside": ("inspect", "report", "ui", "overlap", "trace"),
     "More": ("zoo", "place", "paper", "schema", "completion"),

@@ -27,6 +27,7 @@ PLACES = ("host", *CORES, TWO_CORES, "tflm")
 TAKEN: Mapping[str, tuple[str, ...]] = {
     # It has --cores of its own: how many threads share a run.
     "verify": tuple(name for name in OF_A_PLAN if name != "cores"),
+    "run": tuple(name for name in OF_A_PLAN if name not in ("cores", "together")),
     "trace": ("schedule", "input_rows", "recompute"),
 }
 """Command -> the options of a plan that it takes, if these are not all; it gets them as one value, `options`."""
@@ -39,6 +40,7 @@ WHY_NOT = {
 EVERYDAY = {
     "Chip and limits": ("target", "cpu", "budget", "flash", "kernels"),
     "Where it runs": ("places", "core", "on", "mhz", "inputs", "place", "threads"),
+    "Your data": ("data", "raw", "pixels", "labels_path", "against"),
     "What to look at": ("op_index", "method", "elf_paths", "calls"),
     "How the model runs": ("plan_path", "schedule", "input_rows", "buffers", "together", "effort", "fit"),
     "What to show and write": (
