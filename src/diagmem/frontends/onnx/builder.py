@@ -115,6 +115,20 @@ def number(value: float) -> Constant:
     return Constant(np.array(value, dtype=np.float32))
 
 
+def dtype_of(value: Value) -> DType:
+    """As the file sees it."""
+    return DType(value.array.dtype.name) if isinstance(value, Constant) else value.dtype
+
+
+def is_integer(value: Value) -> bool:
+    return dtype_of(value) not in (DType.FLOAT32, DType.FLOAT16)
+
+
+def like(value: Value, real: float) -> Constant:
+    """A number of the value's type."""
+    return Constant(np.array(real, dtype=dtype_of(value).numpy))
+
+
 def stored_as(shape: Shape, dims: Sequence[int | None]) -> Dims:
     """The same layout without axes of size one."""
     return tuple(None if axis is None or shape[axis] == 1 else axis for axis in dims)

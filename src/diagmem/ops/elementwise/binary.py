@@ -26,7 +26,7 @@ from diagmem.ops.c_call import (
 from diagmem.ops.kind import Array, Inputs, Shapes, Values, Way, input_at
 from diagmem.ops.loops.broadcast import BroadcastKind, broadcast_shape, c_broadcast, outer_cut
 from diagmem.ops.numerics import fixed_point, single_precision
-from diagmem.ops.numerics.fixed_point import Ints, Multiplier, rescale, wrapped
+from diagmem.ops.numerics.fixed_point import INT32_MAX, INT32_MIN, Ints, Multiplier, rescale, wrapped
 from diagmem.ops.numerics.quantised import (
     Requantisation,
     real_range,
@@ -234,8 +234,9 @@ _MOST_SHIFT = 62
 
 def _truncated(x: Ints, y: Ints) -> Ints:
     """x / y towards 0; a division by 0 gives 0."""
-    whole: Ints = np.abs(x) // np.maximum(np.abs(y), 1)
-    return np.where(y == 0, 0, np.where((x < 0) != (y < 0), -whole, whole))
+    divisor = np.where(y == 0, 1, y)
+    whole = x // divisor
+    return np.where(y == 0, 0, whole + ((whole < 0) & (whole * divisor != x)))
 
 
 _ON_INTEGERS: Mapping[str, Callable[[Ints, Ints], Ints]] = {
@@ -248,23 +249,24 @@ _ON_INTEGERS: Mapping[str, Callable[[Ints, Ints], Ints]] = {
 
 
 def plain(node: Node, first: Array, second: Array) -> Array:
-    """Without scales; what does not fit into 32 bits wraps around."""
+    """Without scales; what does not fit into 32 or 64 bits wraps around."""
     if node.op.kind in ("MAXIMUM", "MINIMUM"):
         largest: Array = (np.maximum if node.op.kind == "MAXIMUM" else np.minimum)(first, second)
         return largest
-    exact = _ON_INTEGERS[node.op.kind](first.astype(np.int64), second.astype(np.int64))
-    return np.clip(wrapped(exact), *_plain_range(node)).astype(first.dtype)
+    with np.errstate(over="ignore"):
+        exact = _ON_INTEGERS[node.op.kind](first.astype(np.int64), second.astype(np.int64))
+    low, high = real_range(node.attributes.activation)
+    found = (exact if node.output.dtype is DType.INT64 else wrapped(exact)).astype(first.dtype)
+    found = found if low < INT32_MIN else np.maximum(found, first.dtype.type(low))
+    return found if high > INT32_MAX else np.minimum(found, first.dtype.type(high))
 
 
 def plain_call(node: Node) -> CCall:
     require_same_quantisation((node.input(0), node.input(1), node.output))
-    low, high = _plain_range(node)
-    return binary_call(node, "plain", {"low": low, "high": high})
-
-
-def _plain_range(node: Node) -> tuple[int, int]:
-    limits, (low, high) = np.iinfo(np.int32), real_range(node.attributes.activation)
-    return int(max(limits.min, low)), int(min(limits.max, high))
+    low, high = real_range(node.attributes.activation)
+    fields = {"low": int(max(INT32_MIN, low)), "high": int(min(INT32_MAX, high))}
+    is_wide = node.output.dtype is DType.INT64
+    return binary_call(node, "plain_s64", fields, "s64") if is_wide else binary_call(node, "plain", fields)
 
 
 HALF = Multiplier.of(0.5)
@@ -348,7 +350,7 @@ _VARIANTS: Mapping[InstructionSet, Mapping[str, Callable[[Node], CCall]]] = {
 _F32 = {DType.FLOAT32: Way(_real, _call_f32)}
 _PLAIN = Way(plain, plain_call)
 _SUM = Way(sum_or_difference, sum_call)
-_WITHOUT_SCALES = {DType.INT32: _PLAIN, **_F32}
+_WITHOUT_SCALES = {DType.INT32: _PLAIN, **_F32, DType.INT64: _PLAIN}
 _EXTREME = {**dict.fromkeys((*QUANTISED, *UNSIGNED, DType.INT32, DType.INT64), _PLAIN), **_F32}
 _ADDITIVE = {**dict.fromkeys((*QUANTISED, *UNSIGNED), _SUM), **_WITHOUT_SCALES}
 
@@ -359,7 +361,7 @@ _WAYS = {
     "DIV": {DType.INT8: Way(quotient, product_call), **_WITHOUT_SCALES},
     "MAXIMUM": _EXTREME,
     "MINIMUM": _EXTREME,
-    "SQUARED_DIFFERENCE": {**dict.fromkeys(QUANTISED, _SUM), **_WITHOUT_SCALES},
+    "SQUARED_DIFFERENCE": {**dict.fromkeys(QUANTISED, _SUM), DType.INT32: _PLAIN, **_F32},
 }
 
 
@@ -439,14 +441,14 @@ class FloorDivKind(BroadcastKind):
     takes = Signature((2, 2), alike=(1,))
 
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
-        floored = _floored_int if node.output.dtype is DType.INT32 else _floored
+        floored = _floored if node.output.dtype is DType.FLOAT32 else _floored_int
         return (np.reshape(floored(node.op.kind, *inputs), node.output.shape).astype(node.output.dtype.numpy),)
 
     def c_call(self, node: Node) -> CCall:
         tensors = node.input(0), node.input(1), node.output
         require_types(node.output.dtype, tensors)
         if node.output.dtype not in _floor_div_types(node.op.kind):
-            raise Unsupported(f"{node.output.dtype.value} elements; supported: float32, of divisions also int32")
+            raise Unsupported(f"{node.output.dtype.value} elements; supported: float32, of divisions also int32, int64")
         function = f"{node.op.kind.lower()}_{SUFFIXES[node.output.dtype]}"
         return kernel_call("floor_div", {"shape": c_broadcast(node)}, tensors, function=function)
 
@@ -467,7 +469,7 @@ class FloorDivKind(BroadcastKind):
 
 
 def _floor_div_types(kind: str) -> tuple[DType, ...]:
-    return (DType.FLOAT32,) if kind == "POW" else (DType.FLOAT32, DType.INT32)
+    return (DType.FLOAT32,) if kind == "POW" else (DType.FLOAT32, DType.INT32, DType.INT64)
 
 
 def _floored(kind: str, first: Array, second: Array) -> Array:
@@ -485,7 +487,8 @@ def _floored(kind: str, first: Array, second: Array) -> Array:
 def _floored_int(kind: str, first: Array, second: Array) -> Array:
     """A division by 0 gives 0."""
     divisor = np.where(second == 0, 1, second).astype(np.int64)
-    found = first.astype(np.int64) // divisor if kind == "FLOOR_DIV" else first.astype(np.int64) % divisor
+    with np.errstate(over="ignore"):
+        found = (np.floor_divide if kind == "FLOOR_DIV" else np.remainder)(first.astype(np.int64), divisor)
     return np.where(second == 0, 0, found)
 
 

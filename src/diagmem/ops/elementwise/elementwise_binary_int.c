@@ -1,5 +1,5 @@
 /* ADD, SUB, SQUARED_DIFFERENCE, MUL, DIV, MAXIMUM, MINIMUM on integers, quantised ones (s8, u8, s16) and plain ones
- * (s32, s64). */
+ * (s32). */
 #include "../numerics/_fixed_exp.h"
 #include "_pairwise.h"
 
@@ -93,12 +93,10 @@ DIAGMEM_PAIRWISE(diagmem_maximum_s8, diagmem_plain_params, int8_t, int8_t, x > y
 DIAGMEM_PAIRWISE(diagmem_maximum_u8, diagmem_plain_params, uint8_t, uint8_t, x > y ? x : y)
 DIAGMEM_PAIRWISE(diagmem_maximum_s16, diagmem_plain_params, int16_t, int16_t, x > y ? x : y)
 DIAGMEM_PAIRWISE(diagmem_maximum_s32, diagmem_plain_params, int32_t, int32_t, x > y ? x : y)
-DIAGMEM_PAIRWISE(diagmem_maximum_s64, diagmem_plain_params, int64_t, int64_t, x > y ? x : y)
 DIAGMEM_PAIRWISE(diagmem_minimum_s8, diagmem_plain_params, int8_t, int8_t, x < y ? x : y)
 DIAGMEM_PAIRWISE(diagmem_minimum_u8, diagmem_plain_params, uint8_t, uint8_t, x < y ? x : y)
 DIAGMEM_PAIRWISE(diagmem_minimum_s16, diagmem_plain_params, int16_t, int16_t, x < y ? x : y)
 DIAGMEM_PAIRWISE(diagmem_minimum_s32, diagmem_plain_params, int32_t, int32_t, x < y ? x : y)
-DIAGMEM_PAIRWISE(diagmem_minimum_s64, diagmem_plain_params, int64_t, int64_t, x < y ? x : y)
 
 /* Sums and products of plain integers that do not fit wrap around. */
 #define DIAGMEM_PLAIN_S32(name, operation) \

@@ -1,4 +1,4 @@
-/* LOG, SIN, COS, FLOOR, CEIL, ROUND on single precision, LOGICAL_NOT on truths. What C libraries compute in their own
+/* LOG, SIN, COS, FLOOR, CEIL, ROUND on single precision, LOGICAL_NOT on truths, ABS and NEG on plain integers. What C libraries compute in their own
  * ways is computed in double precision, so that they agree in what is left of it. */
 #include <math.h>
 
@@ -17,3 +17,9 @@ DIAGMEM_UNARY_MATH(diagmem_math_floor_f32, floorf(x))
 DIAGMEM_UNARY_MATH(diagmem_math_ceil_f32, ceilf(x))
 DIAGMEM_UNARY_MATH(diagmem_math_round_f32, rintf(x))
 DIAGMEM_ELEMENTWISE(diagmem_logical_not, diagmem_unary_math_params, uint8_t, !x)
+
+/* What does not fit wraps around. */
+DIAGMEM_ELEMENTWISE(diagmem_math_abs_s32, diagmem_unary_math_params, int32_t, x < 0 ? 0 - (uint32_t)x : (uint32_t)x)
+DIAGMEM_ELEMENTWISE(diagmem_math_neg_s32, diagmem_unary_math_params, int32_t, 0 - (uint32_t)x)
+DIAGMEM_ELEMENTWISE(diagmem_math_abs_s64, diagmem_unary_math_params, int64_t, x < 0 ? 0 - (uint64_t)x : (uint64_t)x)
+DIAGMEM_ELEMENTWISE(diagmem_math_neg_s64, diagmem_unary_math_params, int64_t, 0 - (uint64_t)x)

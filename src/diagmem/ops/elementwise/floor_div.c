@@ -14,17 +14,19 @@ static inline float diagmem_floor_mod_of_f32(float x, float y) {
 }
 
 /* A division by 0 gives 0; what does not fit wraps around. */
-static inline int32_t diagmem_floor_div_of_s32(int64_t x, int64_t y) {
-    return y == 0 ? 0 : (int32_t)(x / y - (x % y != 0 && (x < 0) != (y < 0)));
+static inline int64_t diagmem_floor_div_of_int(int64_t x, int64_t y) {
+    return y == 0 ? 0 : y == -1 ? (int64_t)(0 - (uint64_t)x) : x / y - (x % y != 0 && (x < 0) != (y < 0));
 }
 
-static inline int32_t diagmem_floor_mod_of_s32(int64_t x, int64_t y) {
-    const int64_t rest = y == 0 ? 0 : x % y;
-    return (int32_t)(rest != 0 && (y < 0) != (rest < 0) ? rest + y : rest);
+static inline int64_t diagmem_floor_mod_of_int(int64_t x, int64_t y) {
+    const int64_t rest = y == 0 || y == -1 ? 0 : x % y;
+    return rest != 0 && (y < 0) != (rest < 0) ? rest + y : rest;
 }
 
 DIAGMEM_PAIRWISE(diagmem_floor_div_f32, diagmem_floor_div_params, float, float, floorf(x / y))
 DIAGMEM_PAIRWISE(diagmem_floor_mod_f32, diagmem_floor_div_params, float, float, diagmem_floor_mod_of_f32(x, y))
 DIAGMEM_PAIRWISE(diagmem_pow_f32, diagmem_floor_div_params, float, float, pow((double)x, (double)y))
-DIAGMEM_PAIRWISE(diagmem_floor_div_s32, diagmem_floor_div_params, int32_t, int32_t, diagmem_floor_div_of_s32(x, y))
-DIAGMEM_PAIRWISE(diagmem_floor_mod_s32, diagmem_floor_div_params, int32_t, int32_t, diagmem_floor_mod_of_s32(x, y))
+DIAGMEM_PAIRWISE(diagmem_floor_div_s32, diagmem_floor_div_params, int32_t, int32_t, diagmem_floor_div_of_int(x, y))
+DIAGMEM_PAIRWISE(diagmem_floor_mod_s32, diagmem_floor_div_params, int32_t, int32_t, diagmem_floor_mod_of_int(x, y))
+DIAGMEM_PAIRWISE(diagmem_floor_div_s64, diagmem_floor_div_params, int64_t, int64_t, diagmem_floor_div_of_int(x, y))
+DIAGMEM_PAIRWISE(diagmem_floor_mod_s64, diagmem_floor_div_params, int64_t, int64_t, diagmem_floor_mod_of_int(x, y))

@@ -109,12 +109,14 @@ class UnaryKind(RearrangeKind):
         if name in _CONVERSIONS:
             return dict.fromkeys(DType, _CONVERSIONS[name])
         looked_up = Way(_lookup, lambda node: _lookup_call(node, _table(node)))
+        on_integers = Way(_real, _math_call) if name in ("ABS", "NEG") else None
         ways = {
             DType.INT8: looked_up if name in _S8 else None,
             DType.UINT8: looked_up if name in _U8 else None,
             DType.INT16: _S16.get(name),
             DType.FLOAT32: _IN_FLOAT32.get(name),
             DType.BOOL: Way(lambda node, x: ~x, _math_call) if name == "LOGICAL_NOT" else None,
+            **dict.fromkeys((DType.INT32, DType.INT64), on_integers),
         }
         return {dtype: way for dtype, way in ways.items() if way is not None}
 
@@ -302,8 +304,8 @@ _MATH: Mapping[str, Callable[[Array], Array]] = {
 
 def _math_call(node: Node) -> CCall:
     require_types(node.input(0).dtype, (node.output,))
-    name = node.op.kind.lower()
-    function = name if name == "logical_not" else f"math_{name}_f32"
+    name, dtype = node.op.kind.lower(), node.output.dtype
+    function = name if dtype is DType.BOOL else f"math_{name}_{SUFFIXES[dtype]}"
     fields, tensors = {"shape": c_elementwise(node)}, (node.input(0), node.output)
     return kernel_call("elementwise_unary_math", fields, tensors, function=function, struct="unary_math")
 

@@ -45,3 +45,7 @@ DIAGMEM_BATCH_MATMUL(diagmem_batch_matmul_s16, int16_t, int64_t, (int64_t)x * y,
                      diagmem_clamp(diagmem_rescale_wide(sum, p->output.mantissa, p->output.shift), p->output.low,
                                    p->output.high))
 DIAGMEM_BATCH_MATMUL(diagmem_batch_matmul_f32, float, float, x * y, sum)
+
+/* What does not fit wraps around. */
+DIAGMEM_BATCH_MATMUL(diagmem_batch_matmul_s32, int32_t, uint32_t, (uint32_t)x * (uint32_t)y, sum)
+DIAGMEM_BATCH_MATMUL(diagmem_batch_matmul_s64, int64_t, uint64_t, (uint64_t)x * (uint64_t)y, sum)

@@ -223,6 +223,12 @@ class BatchMatMul:
     adj_y: bool = False
 
 
+_PLAIN = (DType.INT32, DType.INT64)
+"""Without scales; what does not fit wraps around."""
+
+_BATCH_TYPES = (DType.INT8, DType.INT16, DType.FLOAT32, *_PLAIN)
+
+
 @dataclass(frozen=True, slots=True)
 class Side:
     """One input as the loops see it: elements between neighbours along each loop, 0 where it does not move.
@@ -271,6 +277,9 @@ class BatchMatmulKind(OpKind):
         right = np.swapaxes(right, -1, -2) if node.attributes.adj_y else right
         if node.output.dtype is DType.FLOAT32:
             return (product_in_order(left, right),)
+        if node.output.dtype in _PLAIN:
+            with np.errstate(over="ignore"):
+                return (np.matmul(left.astype(np.int64), right.astype(np.int64)).astype(left.dtype),)
         centred = (x.astype(np.int64) - zero_point_of(node.input(i)) for i, x in enumerate((left, right)))
         sums, output = np.matmul(*centred), _requantisation(node)
         if node.output.dtype is DType.INT8:
@@ -281,7 +290,7 @@ class BatchMatmulKind(OpKind):
 
     def c_call(self, node: Node) -> CCall:
         require_types(node.output.dtype, (node.input(0), node.input(1)))
-        return by_type(node, dict.fromkeys((DType.INT8, DType.INT16, DType.FLOAT32), _batch_matmul_call))
+        return by_type(node, dict.fromkeys(_BATCH_TYPES, _batch_matmul_call))
 
     def sample(self, name: str, draw: Draw) -> Node:
         """Either side stored transposed; batch axes of either side broadcast or missing."""
@@ -295,7 +304,7 @@ class BatchMatmulKind(OpKind):
         return node_of(self, name, attributes, [activation(x, draw.dtype()), draw.operand(y)], (draw.dtype(),))
 
     def fitting(self, node: Node) -> Fitting:
-        return Fitting(gain=OPERAND_SIZE * math.sqrt(self.macs(node) / max(1, node.output.elems)))
+        return Fitting(_BATCH_TYPES, gain=OPERAND_SIZE * math.sqrt(self.macs(node) / max(1, node.output.elems)))
 
 
 def _row_reads(left: Side) -> Runs:
@@ -357,8 +366,8 @@ def _requantisation(node: Node) -> Requantisation:
 
 
 def _c_output(node: Node) -> CStruct | None:
-    """None for float32."""
-    if node.output.dtype is DType.FLOAT32:
+    """None for numbers without scales."""
+    if node.output.dtype in (DType.FLOAT32, *_PLAIN):
         return None
     output = _requantisation(node)
     if node.output.dtype is DType.INT8:

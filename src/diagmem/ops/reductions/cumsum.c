@@ -47,4 +47,5 @@ typedef struct {
 DIAGMEM_CUMSUM(diagmem_cumsum_s8, diagmem_cumsum_s8_params, int8_t, uint32_t, (uint32_t)-p->zero_point << 19,
                (uint32_t)(x - p->zero_point) << 19, diagmem_requantise(&p->output, (int32_t)sum))
 DIAGMEM_CUMSUM(diagmem_cumsum_s32, diagmem_cumsum_params, int32_t, uint32_t, 0u, (uint32_t)x, (int32_t)sum)
+DIAGMEM_CUMSUM(diagmem_cumsum_s64, diagmem_cumsum_params, int64_t, uint64_t, 0u, (uint64_t)x, (int64_t)sum)
 DIAGMEM_CUMSUM(diagmem_cumsum_f32, diagmem_cumsum_params, float, float, 0.0f, x, sum)

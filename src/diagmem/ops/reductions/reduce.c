@@ -24,16 +24,29 @@ DIAGMEM_REDUCTION(diagmem_sum_f32, diagmem_reduce_params, float, float, 0.0f, to
 
 /* What does not fit wraps around. */
 DIAGMEM_REDUCTION(diagmem_sum_s32, diagmem_reduce_params, int32_t, uint32_t, 0, total + (uint32_t)x, total)
+DIAGMEM_REDUCTION(diagmem_sum_s64, diagmem_reduce_params, int64_t, uint64_t, 0, total + (uint64_t)x, total)
 DIAGMEM_REDUCTION(diagmem_reduce_prod_s32, diagmem_reduce_params, int32_t, uint32_t, 1, total * (uint32_t)x, total)
+DIAGMEM_REDUCTION(diagmem_reduce_prod_s64, diagmem_reduce_params, int64_t, uint64_t, 1, total * (uint64_t)x, total)
 DIAGMEM_REDUCTION(diagmem_reduce_prod_f32, diagmem_reduce_params, float, float, 1.0f, total * x, total)
 
 DIAGMEM_REDUCTION(diagmem_reduce_max_s8, diagmem_reduce_params, int8_t, int8_t, *in, x > total ? x : total, total)
 DIAGMEM_REDUCTION(diagmem_reduce_max_u8, diagmem_reduce_params, uint8_t, uint8_t, *in, x > total ? x : total, total)
 DIAGMEM_REDUCTION(diagmem_reduce_max_s16, diagmem_reduce_params, int16_t, int16_t, *in, x > total ? x : total, total)
 DIAGMEM_REDUCTION(diagmem_reduce_max_s32, diagmem_reduce_params, int32_t, int32_t, *in, x > total ? x : total, total)
+DIAGMEM_REDUCTION(diagmem_reduce_max_s64, diagmem_reduce_params, int64_t, int64_t, *in, x > total ? x : total, total)
 DIAGMEM_REDUCTION(diagmem_reduce_max_f32, diagmem_reduce_params, float, float, *in, x > total ? x : total, total)
 DIAGMEM_REDUCTION(diagmem_reduce_min_s8, diagmem_reduce_params, int8_t, int8_t, *in, x < total ? x : total, total)
 DIAGMEM_REDUCTION(diagmem_reduce_min_u8, diagmem_reduce_params, uint8_t, uint8_t, *in, x < total ? x : total, total)
 DIAGMEM_REDUCTION(diagmem_reduce_min_s16, diagmem_reduce_params, int16_t, int16_t, *in, x < total ? x : total, total)
 DIAGMEM_REDUCTION(diagmem_reduce_min_s32, diagmem_reduce_params, int32_t, int32_t, *in, x < total ? x : total, total)
+DIAGMEM_REDUCTION(diagmem_reduce_min_s64, diagmem_reduce_params, int64_t, int64_t, *in, x < total ? x : total, total)
 DIAGMEM_REDUCTION(diagmem_reduce_min_f32, diagmem_reduce_params, float, float, *in, x < total ? x : total, total)
+
+typedef struct {
+    diagmem_fibres fibres;
+    int32_t count; /* of a fibre's elements */
+} diagmem_mean_params;
+
+DIAGMEM_REDUCTION(diagmem_mean_s32, diagmem_mean_params, int32_t, int64_t, 0, total + x, total / p->count)
+DIAGMEM_REDUCTION(diagmem_mean_s64, diagmem_mean_params, int64_t, uint64_t, 0, total + (uint64_t)x,
+                  (int64_t)total / p->count)

@@ -13,7 +13,6 @@ import numpy as np
 from diagmem.model.graph import DType, IntArray, Node, Shape, Strides, Tensor, row_major_strides
 from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.c_call import (
-    QUANTISED_OR_FLOAT,
     SUFFIXES,
     CCall,
     CStruct,
@@ -175,6 +174,7 @@ class ReduceKind(ReducingKind):
     def accumulator_bytes(self, node: Node) -> int | None:
         shape = node.input(0).shape
         adds_rows = node.op.kind in ("MEAN", "SUM") and len(shape) == 4 and 1 in reduced_axes(node.inputs)
+        adds_rows = adds_rows and not _is_wide(node)
         return node.output.elems * SUM_BYTES if adds_rows and shape[0] == 1 < shape[1] else None
 
     def columns_as_rows(self, node: Node, change: ColumnsAsRows) -> Rewritten | None:
@@ -212,8 +212,7 @@ class ReduceKind(ReducingKind):
         return super().c_call(node)
 
     def fitting(self, node: Node) -> Fitting:
-        types = {"MEAN": QUANTISED_OR_FLOAT, "REDUCE_PROD": _INT32_OR_FLOAT}.get(node.op.kind, _ALL)
-        return Fitting(types, gain={"MEAN": 1.0, "SUM": math.sqrt(_count(node))}.get(node.op.kind))
+        return Fitting(tuple(_WAYS[node.op.kind]), gain={"MEAN": 1.0, "SUM": math.sqrt(_count(node))}.get(node.op.kind))
 
 
 def _fibres(data: Array, axes: frozenset[int]) -> Array:
@@ -277,6 +276,24 @@ def _folded_call(node: Node) -> CCall:
     return _call(node, "sum" if node.op.kind == "SUM" else "reduce_prod", "reduce", {"divisor": 1.0})
 
 
+def _is_wide(node: Node) -> bool:
+    """Whether sums have 64 bits."""
+    dtype = node.output.dtype
+    return dtype is DType.INT64 or (dtype is DType.INT32 and node.op.kind == "MEAN")
+
+
+def _mean_of_plain(node: Node, fibres: Array) -> Array:
+    """Divided towards 0; sums that do not fit into 64 bits wrap around."""
+    count, total = _count(node), fibres.astype(np.int64).sum(axis=1)
+    quotient: Array = total // count
+    quotient += (quotient < 0) & (quotient * count != total)
+    return quotient.astype(fibres.dtype)
+
+
+def _mean_of_plain_call(node: Node) -> CCall:
+    return _call(node, "mean", "mean", {"count": _count(node)})
+
+
 def _divisor(node: Node) -> float:
     return float(_count(node)) if node.op.kind == "MEAN" else 1.0
 
@@ -302,18 +319,17 @@ def _call(node: Node, name: str, parameters: str, fields: Fields) -> CCall:
 
 
 _INT = (DType.INT8, DType.UINT8, DType.INT16)
-_INT32_OR_FLOAT = (DType.INT32, DType.FLOAT32)
-_ALL = (*QUANTISED_OR_FLOAT, DType.INT32)
+_PLAIN = (DType.INT32, DType.INT64)
 _SUM = {**dict.fromkeys(_INT, Way(_sum_int, _sum_int_call)), DType.FLOAT32: Way(_sum_f32, _sum_f32_call)}
-_EXTREME = dict.fromkeys((*_INT, *_INT32_OR_FLOAT), Way(_extreme, _extreme_call))
+_EXTREME = dict.fromkeys((*_INT, DType.FLOAT32, *_PLAIN), Way(_extreme, _extreme_call))
 _FOLDED = Way(_folded, _folded_call)
 
 _WAYS = {
-    "MEAN": _SUM,
-    "SUM": {**_SUM, DType.INT32: _FOLDED},
+    "MEAN": {**_SUM, **dict.fromkeys(_PLAIN, Way(_mean_of_plain, _mean_of_plain_call))},
+    "SUM": {**_SUM, **dict.fromkeys(_PLAIN, _FOLDED)},
     "REDUCE_MAX": _EXTREME,
     "REDUCE_MIN": _EXTREME,
-    "REDUCE_PROD": dict.fromkeys(_INT32_OR_FLOAT, _FOLDED),
+    "REDUCE_PROD": dict.fromkeys((DType.FLOAT32, *_PLAIN), _FOLDED),
 }
 
 
@@ -392,6 +408,9 @@ _FRACTION_BITS = 19
 """Bits behind the point that 8-bit numbers get before they are added up; sums of 16 of the largest wrap around."""
 
 
+_CUMSUM_TYPES = (DType.INT8, DType.FLOAT32, DType.INT32, DType.INT64)
+
+
 @dataclass(frozen=True, slots=True)
 class CumSum:
     """Inputs: data, axis (constant, one number). `exclusive`: an element does not count for its own sum. `reverse`:
@@ -434,7 +453,7 @@ class CumsumKind(OpKind):
     def c_call(self, node: Node) -> CCall:
         require_types(node.input(0).dtype, (node.output,))
         values_of(node.input(1))
-        return by_type(node, dict.fromkeys((DType.INT8, DType.FLOAT32, DType.INT32), _cumsum_call))
+        return by_type(node, dict.fromkeys(_CUMSUM_TYPES, _cumsum_call))
 
     def sample(self, name: str, draw: Draw) -> Node:
         """Any axis, either way round, with or without the element itself."""
@@ -443,7 +462,7 @@ class CumsumKind(OpKind):
         return node_of(self, name, CumSum(draw.boolean(), draw.boolean()), inputs, (draw.dtype(),))
 
     def fitting(self, node: Node) -> Fitting:
-        return Fitting((DType.INT8, DType.FLOAT32, DType.INT32), gain=math.sqrt(walk_of(node)[1]), scaled=(DType.INT8,))
+        return Fitting(_CUMSUM_TYPES, gain=math.sqrt(walk_of(node)[1]), scaled=(DType.INT8,))
 
 
 def _cumsum_axis(inputs: Inputs) -> int:

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from functools import partial
 
 from diagmem.frontends.onnx.importer import Lowering
-from diagmem.frontends.onnx.lowering import arithmetic, images, matrix, moving, quantised
+from diagmem.frontends.onnx.lowering import arithmetic, images, integers, matrix, moving, quantised
 
 _FLOAT32: Mapping[str, Lowering] = {
     **images.LOWERINGS,
     **arithmetic.LOWERINGS,
+    **integers.LOWERINGS,
     **matrix.LOWERINGS,
     **moving.LOWERINGS,
 }

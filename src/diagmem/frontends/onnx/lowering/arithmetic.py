@@ -10,7 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from diagmem.frontends.onnx.builder import Constant, Dims, Shuffled, Stored, Value, number, stored_as
+from diagmem.frontends.onnx.builder import (
+    Constant,
+    Dims,
+    Shuffled,
+    Stored,
+    Value,
+    is_integer,
+    like,
+    number,
+    stored_as,
+)
 from diagmem.frontends.onnx.importer import Importer, Lowering, Parts, composed
 from diagmem.frontends.onnx.lowering.moving import given_axes, placed
 from diagmem.frontends.onnx.proto import TYPES, OnnxNode
@@ -41,7 +51,7 @@ def fused(im: Importer, name: str, value: Stored) -> None:
 
 
 def limits_of(im: Importer, node: OnnxNode) -> tuple[float, float] | None:
-    """What a Relu or Clip clamps to; None where that is not known yet."""
+    """What a Relu or Clip clamps to, integers exactly; None where that is not known yet."""
     if node.kind == "Relu":
         return 0.0, math.inf
     found = []
@@ -50,7 +60,7 @@ def limits_of(im: Importer, node: OnnxNode) -> tuple[float, float] | None:
         value = im.values.get(given) if given else Constant(np.array(im.attribute(node, name, default)))
         if not isinstance(value, Constant) or value.array.size != 1:
             return None
-        found.append(float(value.array.reshape(-1)[0]))
+        found.append(value.array.reshape(-1)[0].item())
     # The largest number stands for none, as exporters of old opsets write it.
     largest = float(np.finfo(np.float32).max)
     return found[0] if found[0] > -largest else -math.inf, found[1] if found[1] < largest else math.inf
@@ -60,11 +70,11 @@ def activation(im: Importer, node: OnnxNode) -> Value:
     limits = limits_of(im, node)
     if limits is None:
         raise im.refuse(node, "its limits must be constant")
-    if limits in RANGES:
-        return unary(im, node, RANGES[limits].name)
     value = im.input(node)
+    if limits in RANGES and not is_integer(value):
+        return unary(im, node, RANGES[limits].name)
     for kind, limit in zip(("MAXIMUM", "MINIMUM"), limits, strict=True):
-        value = binary_of(im, kind, value, number(limit), node.outputs[0]) if math.isfinite(limit) else value
+        value = binary_of(im, kind, value, like(value, limit), node.outputs[0]) if math.isfinite(limit) else value
     return value
 
 
@@ -147,11 +157,17 @@ def power(im: Importer, node: OnnxNode) -> Value:
     exponent = im.given(node, 1)
     if isinstance(exponent, Constant) and exponent.array.size == 1:
         known = {2.0: "SQUARE", 0.5: "SQRT", -0.5: "RSQRT"}.get(float(exponent.array.reshape(-1)[0]))
+        if known == "SQUARE" and is_integer(im.input(node)):
+            return square(im, im.input(node), node.outputs[0])
         if known:
             return unary(im, node, known)
     both = (im.input(node, 0), im.input(node, 1))
     base, exponent = (Constant(v.array.astype(np.float32)) if isinstance(v, Constant) else v for v in both)
     return binary_of(im, "POW", base, exponent, node.outputs[0])
+
+
+def square(im: Importer, value: Value, name: str = "") -> Value:
+    return binary_of(im, "MUL", value, value, name) if is_integer(value) else unary_of(im, "SQUARE", value, name=name)
 
 
 def several(im: Importer, node: OnnxNode, kind: str) -> Value:
@@ -212,11 +228,6 @@ def erf(parts: Parts, x: str) -> None:
         sum_ = parts("Mul", parts("Add", sum_, factor), t)
     below = parts("Mul", sum_, parts("Exp", parts("Neg", parts("Mul", x, x))))
     parts.end("Mul", parts("Sign", x), parts("Sub", 1.0, below))
-
-
-def sign(parts: Parts, x: str) -> None:
-    above, below = (parts("Cast", parts(kind, x, 0.0), to=1) for kind in ("Greater", "Less"))
-    parts.end("Sub", above, below)
 
 
 def elu(im: Importer, node: OnnxNode) -> Value | None:
@@ -351,7 +362,7 @@ def reduce(im: Importer, node: OnnxNode, kind: str) -> Value:
     name = node.outputs[0]
     first = {"ReduceSumSquare": "SQUARE", "ReduceL2": "SQUARE", "ReduceL1": "ABS"}.get(node.kind)
     if first is not None:
-        value = im.build.in_ram(unary_of(im, first, value))
+        value = im.build.in_ram(square(im, value) if first == "SQUARE" else unary_of(im, first, value))
     made: Value = reduce_of(im, kind, value, found, name)
     if node.kind == "ReduceL2":
         made = unary_of(im, "SQRT", made, name=name)
@@ -554,7 +565,6 @@ LOWERINGS: dict[str, Lowering] = {
     **dict.fromkeys(("Identity", "Dropout"), identity),
     **dict.fromkeys(("Elu", "Selu", "Celu"), elu),
     "Erf": composed(erf),
-    "Sign": composed(sign),
     "Tan": composed(lambda parts, x: parts.end("Div", parts("Sin", x), parts("Cos", x))),
     "Mish": composed(lambda parts, x: parts.end("Mul", x, parts("Tanh", parts("Softplus", x)))),
     "ThresholdedRelu": composed(

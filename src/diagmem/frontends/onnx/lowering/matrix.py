@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 
@@ -63,7 +63,7 @@ def matmul(im: Importer, node: OnnxNode) -> None:
         _of_vectors(im, node)
         return
     bias, last = None, node
-    if isinstance(second, Constant) and second.array.ndim == 2:
+    if _is_weights(second):
         bias, last = _sum_behind(im, node, second.shape[-1])
     name = last.outputs[0]
     if last is not node:
@@ -83,6 +83,11 @@ def _of_vectors(im: Importer, node: OnnxNode) -> None:
     parts.end("Reshape", product, np.array(final, np.int64))
 
 
+def _is_weights(value: Value) -> TypeGuard[Constant]:
+    """Whether it is a constant matrix of real numbers. Layers do not take others."""
+    return isinstance(value, Constant) and value.array.ndim == 2 and value.array.dtype.kind == "f"
+
+
 def _sum_behind(im: Importer, node: OnnxNode, units: int) -> tuple[Any, OnnxNode]:
     """The bias: the constant of an Add that alone reads the product."""
     behind = im.next_only(node.outputs[0], ["Add"])
@@ -98,7 +103,7 @@ def product(im: Importer, node: OnnxNode, first: Value, second: Value, name: str
     """first @ second; a constant second operand becomes the weights of a layer, columns as rows."""
     if not first.shape or not second.shape or first.shape[-1] != second.shape[0 if len(second.shape) < 2 else -2]:
         raise im.damaged(node, f"{list(first.shape)} and {list(second.shape)} cannot be multiplied")
-    if isinstance(second, Constant) and second.array.ndim == 2 and not isinstance(first, Constant):
+    if _is_weights(second) and not isinstance(first, Constant):
         return _layer(im, first, second.array, name, bias)
     shape = (*np.broadcast_shapes(first.shape[:-2], second.shape[:-2]), first.shape[-2], second.shape[-1])
     sides = [_matrices(im, value) for value in (first, second)]
