@@ -32,6 +32,9 @@ _NUMBERS = {
     "f32": Numbers("single precision", "float", "float", "f32"),
     "s16": Numbers("16-bit integers with 8-bit weights", "int16_t", "int8_t", "s16"),
     "s4": Numbers("8-bit integers with 4-bit weights", "int8_t", "uint8_t", "s8", _ZERO_POINT),
+    "s4_once": Numbers(
+        "8-bit integers with 4-bit weights of several scales, rounded once", "int8_t", "uint8_t", "s8", _ZERO_POINT
+    ),
     "s8": Numbers("8-bit integers", "int8_t", "int8_t", "s8", _ZERO_POINT),
     "u8": Numbers("unsigned 8-bit integers", "uint8_t", "int8_t", "s8", _ZERO_POINT),
     "vfp_f32": Numbers(

@@ -6,6 +6,7 @@ Inputs are edges of the range, noise, and pictures of many scales.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -63,7 +64,7 @@ def run(
                 if tensor is not None and tensor.is_constant:
                     values[tensor.index] = values_of(tensor)
             way = (instead or {}).get(node.op.index, kind.reference)
-            outputs = way(node, [None if i == ABSENT else values[i] for i in node.op.inputs])
+            outputs = _made(way, node, [None if i == ABSENT else values[i] for i in node.op.inputs])
         except Unsupported as reason:
             if node.op.number not in {op.number for op in drop_dead(graph, lambda op: True).ops}:
                 unknown.update(node.op.outputs)
@@ -72,6 +73,15 @@ def run(
         written = (*node.op.outputs, *(node.op.inputs[p] for p in kind.states(node)))
         values.update(zip(written, outputs, strict=True))
     return values
+
+
+def _made(way: Reference, node: Node, given: Values) -> tuple[Array, ...]:
+    """What a node makes. Sizes and paddings that earlier operations compute are as good as constants here."""
+    try:
+        return way(node, given)
+    except ModelError:
+        known = (t and replace(t, data=v, is_constant=True) for t, v in zip(node.inputs, given, strict=True))
+        return way(replace(node, inputs=tuple(known)), given)
 
 
 def differing(got: Array, wanted: Array) -> npt.NDArray[np.bool_]:

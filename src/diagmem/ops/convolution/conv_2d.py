@@ -45,6 +45,7 @@ from diagmem.ops.numerics.packed import (
 )
 from diagmem.ops.numerics.quantised import zero_point_of
 from diagmem.ops.numerics.weighted_sums import (
+    BIAS_TYPE,
     BY_CHANNEL,
     CHANNELS_OF_A_BLOCK,
     block_start,
@@ -61,7 +62,8 @@ from diagmem.ops.signature import Signature, Weights
 
 @dataclass(frozen=True, slots=True)
 class Conv2D:
-    """Inputs: image, filter (output channels, height, width, input channels of one group), bias (optional)."""
+    """Inputs: image, filter (output channels, height, width, input channels of one group), bias (optional).
+    `bias_type`: see `has_narrow_sums`."""
 
     padding: Padding | ExplicitPadding = Padding.SAME
     stride_h: int = 1
@@ -69,6 +71,7 @@ class Conv2D:
     dilation_h: int = 1
     dilation_w: int = 1
     activation: Activation = Activation.NONE
+    bias_type: int = 0
 
 
 class Conv2DKind(ConvolutionKind):
@@ -80,7 +83,8 @@ class Conv2DKind(ConvolutionKind):
     axis = 0
     takes = Signature((2, 3), weights=Weights(axis=0))
     table = Table(
-        Conv2D, ("Padding", "StrideH", "StrideW", "DilationHFactor", "DilationWFactor", "FusedActivationFunction")
+        Conv2D,
+        ("Padding", "StrideH", "StrideW", "DilationHFactor", "DilationWFactor", "FusedActivationFunction", BIAS_TYPE),
     )
 
     def default_order(self, node: Node) -> Order:

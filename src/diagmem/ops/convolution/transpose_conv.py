@@ -30,6 +30,7 @@ from diagmem.ops.loops.pixels import PixelLoop
 from diagmem.ops.loops.windowed import PixelKind, WindowedLoop, c_window
 from diagmem.ops.numerics.quantised import centred_weights, zero_point_of
 from diagmem.ops.numerics.weighted_sums import (
+    BIAS_TYPE,
     BY_CHANNEL,
     bias_of,
     filter_fields,
@@ -51,12 +52,14 @@ FIELDS = ("window", "filter", "zero_point", "output", "filter_zero_point")
 
 @dataclass(frozen=True, slots=True)
 class TransposeConv:
-    """Inputs: the output's shape, filter (output channels, height, width, input channels), image, bias (optional)."""
+    """Inputs: the output's shape, filter (output channels, height, width, input channels), image, bias (optional).
+    `bias_type`: TFLite's code for the type of biases; TensorFlow Lite Micro does not look at it."""
 
     padding: Padding = Padding.SAME
     stride_h: int = 1
     stride_w: int = 1
     activation: Activation = Activation.NONE
+    bias_type: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +83,7 @@ class TransposeConvKind(PixelKind):
     names = clamps = ("TRANSPOSE_CONV",)
     orders = (Order.REFERENCE, Order.BUFFERED)
     takes = Signature((3, 4), data=IMAGE, numbers=(0,), weights=Weights(axis=0, filter=FILTER, bias=3))
-    table = Table(TransposeConv, ("Padding", "StrideH", "StrideW", "FusedActivationFunction"))
+    table = Table(TransposeConv, ("Padding", "StrideH", "StrideW", "FusedActivationFunction", BIAS_TYPE))
 
     @unless_computed
     def output_shapes(self, name: str, attributes: TransposeConv, inputs: Inputs) -> Shapes:

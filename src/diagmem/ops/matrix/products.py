@@ -18,6 +18,7 @@ from diagmem.ops.c_call import (
     CCall,
     CChannels,
     CStruct,
+    CTable,
     Fields,
     Unsupported,
     by_type,
@@ -33,6 +34,7 @@ from diagmem.ops.numerics.packed import Channels, c_eights, c_packed, is_8_bit, 
 from diagmem.ops.numerics.quantised import (
     Requantisation,
     centred_weights,
+    channel_scales,
     float_weights,
     scale_of,
     stored_zero,
@@ -40,12 +42,14 @@ from diagmem.ops.numerics.quantised import (
 )
 from diagmem.ops.numerics.single_precision import product_in_order
 from diagmem.ops.numerics.weighted_sums import (
+    BIAS_TYPE,
     BY_CHANNEL,
     CHANNELS_OF_A_BLOCK,
     block_start,
     filter_fields,
     finished,
     interleaved,
+    is_rounded_once,
     kernel_suffix,
     require_wide_shifts,
     rescale_wide,
@@ -60,15 +64,16 @@ from diagmem.ops.signature import Signature, Weights
 
 @dataclass(frozen=True, slots=True)
 class FullyConnected:
-    """Inputs: rows (any shape), weights (outputs, inputs), bias (optional)."""
+    """Inputs: rows (any shape), weights (outputs, inputs), bias (optional). `bias_type`: see `has_narrow_sums`."""
 
     activation: Activation = Activation.NONE
     keep_num_dims: bool = False
+    bias_type: int = 0
 
 
 class FullyConnectedKind(OpKind):
     names = clamps = ("FULLY_CONNECTED",)
-    table = Table(FullyConnected, ("FusedActivationFunction", "KeepNumDims"))
+    table = Table(FullyConnected, ("FusedActivationFunction", "KeepNumDims", BIAS_TYPE))
     orders = (Order.BLOCKS, Order.REFERENCE)
     int8_version = 4
     takes = Signature((2, 3), weights=Weights(axis=0))
@@ -109,13 +114,7 @@ class FullyConnectedKind(OpKind):
         return math.prod(_sizes(node.inputs))
 
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
-        data, weights, *rest = inputs
-        bias, rows = rest[0] if rest else None, data.reshape(-1, weights.shape[1])
-        if node.input(0).dtype is DType.FLOAT32:
-            sums = product_in_order(rows, float_weights(node.input(1), weights, 0).T)
-        else:
-            centred = rows.astype(np.float64) - zero_point_of(node.input(0))
-            sums = centred @ centred_weights(node.input(1), weights).T.astype(np.float64)
+        sums, bias = dense_sums(node, *inputs[:2]), inputs[2] if len(inputs) > 2 else None
         return (finished(node, 0, sums, bias).reshape(node.output.shape),)
 
     def variants(self, node: Node, instructions: InstructionSet) -> tuple[Variant, ...]:
@@ -134,7 +133,7 @@ class FullyConnectedKind(OpKind):
         rows, outputs, _ = _sizes(node.inputs)
         if rows > 1:
             return (Cut(Along.PIXELS, rows, can_hold=True),)
-        has_blocks = kernel_suffix(node) != "s4" if variant is None else variant.block > 0
+        has_blocks = not kernel_suffix(node).startswith("s4") if variant is None else variant.block > 0
         return (Cut(Along.CHANNELS, outputs, CHANNELS_OF_A_BLOCK, can_hold=True),) if has_blocks else ()
 
     def c_call(self, node: Node) -> CCall:
@@ -151,6 +150,16 @@ class FullyConnectedKind(OpKind):
 
     def fitting(self, node: Node) -> Fitting:
         return weighted_fitting(self, node, axis=0)
+
+
+def dense_sums(node: Node, data: Any, weights: Any) -> Array:
+    """The sums of products of a fully connected layer, a row of them for each row of data."""
+    rows = data.reshape(-1, weights.shape[1])
+    if node.input(0).dtype is DType.FLOAT32:
+        return product_in_order(rows, float_weights(node.input(1), weights, 0).T)
+    centred = rows.astype(np.float64) - zero_point_of(node.input(0))
+    sums: Array = centred @ centred_weights(node.input(1), weights).T.astype(np.float64)
+    return sums
 
 
 def _sizes(inputs: Inputs) -> tuple[int, int, int]:
@@ -181,12 +190,14 @@ def _call(node: Node) -> CCall:
     return replace(call, channels=CChannels(("outputs",), BY_CHANNEL))
 
 
-def _c_scales(node: Node) -> dict[str, float]:
-    """What the kernel for unsigned numbers scales sums with."""
-    if node.output.dtype is not DType.UINT8:
+def _c_scales(node: Node) -> Fields:
+    """What a kernel scales sums with that rounds them once."""
+    if not is_rounded_once(node):
         return {}
-    scales = (scale_of(t) for t in (node.input(0), node.input(1), node.output))
-    return dict(zip(("in_scale", "filter_scale", "out_scale"), scales, strict=True))
+    ends = {"in_scale": scale_of(node.input(0)), "out_scale": scale_of(node.output)}
+    if node.output.dtype is DType.UINT8:
+        return {**ends, "filter_scale": scale_of(node.input(1))}
+    return {**ends, "scales": CTable("scales", np.array(channel_scales(node.input(1), 0), np.float32))}
 
 
 def _packed_call(node: Node) -> CCall:

@@ -16,6 +16,20 @@ static inline int32_t diagmem_weight_s4(const uint8_t *packed, int32_t i) {
     return (half ^ 8) - 8;
 }
 
+/* Adds the products of all runs to the sums of a block of at most DIAGMEM_BLOCK_S4 channels. */
+static inline void diagmem_add_block_s4(const diagmem_run *runs, int32_t count, const uint8_t *weights,
+                                        int32_t channels, int32_t *sums) {
+    const int32_t bytes = (channels + 1) / 2;
+    for (int32_t r = 0; r < count; ++r) {
+        const int8_t *const x = runs[r].at;
+        for (int32_t k = 0; k < runs[r].count; ++k, weights += bytes) {
+            for (int32_t i = 0; i < channels; ++i) {
+                sums[i] += x[k] * diagmem_weight_s4(weights, i);
+            }
+        }
+    }
+}
+
 /* `channels` outputs of a pixel from channel `first` on, block by block: all runs are read, then the block is written.
  * `size`: weights of a channel. */
 static inline void diagmem_put_channels_s4(const diagmem_run *runs, int32_t count, const uint8_t *weights, int32_t size,
@@ -23,25 +37,16 @@ static inline void diagmem_put_channels_s4(const diagmem_run *runs, int32_t coun
                                            int8_t *out) {
     for (const int32_t end = first + channels; first < end; first += DIAGMEM_BLOCK_S4) {
         const int32_t together = end - first < DIAGMEM_BLOCK_S4 ? end - first : DIAGMEM_BLOCK_S4;
-        const int32_t bytes = (together + 1) / 2;
         const diagmem_channels_s8 block = diagmem_channels_from(to, first);
-        const uint8_t *w = weights;
         int32_t sums[DIAGMEM_BLOCK_S4];
         for (int32_t i = 0; i < together; ++i) {
             sums[i] = block.bias[i];
         }
-        for (int32_t r = 0; r < count; ++r) {
-            const int8_t *const x = runs[r].at;
-            for (int32_t k = 0; k < runs[r].count; ++k, w += bytes) {
-                for (int32_t i = 0; i < together; ++i) {
-                    sums[i] += x[k] * diagmem_weight_s4(w, i);
-                }
-            }
-        }
+        diagmem_add_block_s4(runs, count, weights, together, sums);
         for (int32_t i = 0; i < together; ++i) {
             out[first + i] = diagmem_general_s8(&block, i, sums[i]);
         }
-        weights += bytes * size;
+        weights += (together + 1) / 2 * size;
     }
 }
 

@@ -6,10 +6,9 @@
 #ifndef DIAGMEM_DOT_U8_H
 #define DIAGMEM_DOT_U8_H
 
-#include <math.h>
 #include <stdint.h>
 
-#include "_channels_s8.h"
+#include "_rounded_once.h"
 #include "_runs.h"
 
 #define DIAGMEM_BLOCK_U8 8
@@ -21,12 +20,6 @@ typedef struct {
     int32_t zero_point;
     double scale;
 } diagmem_filter_u8;
-
-/* Rounded once, halves away from zero. */
-static inline uint8_t diagmem_scaled_u8(const diagmem_channels_s8 *to, int32_t sum, double scale) {
-    const double value = round((double)sum * scale) + (double)to->zero_point;
-    return (uint8_t)(value < (double)to->low ? to->low : value > (double)to->high ? to->high : (int32_t)value);
-}
 
 /* Reads all runs, then writes a block of at most DIAGMEM_BLOCK_U8 channels. */
 static inline void diagmem_put_block_u8(const diagmem_run *runs, int32_t count, const diagmem_filter_u8 *filter,
@@ -55,7 +48,8 @@ static inline void diagmem_put_block_u8(const diagmem_run *runs, int32_t count, 
     }
     for (int32_t i = 0; i < channels; ++i) {
         const int32_t sum = sums[i] - filter->zero_point * inputs;
-        out[i] = filter->scale > 0.0 ? diagmem_scaled_u8(to, sum, filter->scale) : diagmem_general_u8(to, i, sum);
+        out[i] = filter->scale > 0.0 ? (uint8_t)diagmem_rounded_once(to, sum, filter->scale)
+                                     : diagmem_general_u8(to, i, sum);
     }
 }
 

@@ -30,12 +30,14 @@ from diagmem.ops.numerics.quantised import (
     channel_scales,
     folded_bias,
     integer_range,
+    quantisation_of,
     real_range,
     rounds_to_even,
     scale_of,
     zero_point_of,
 )
 from diagmem.ops.numerics.single_precision import clamped
+from diagmem.ops.options import TYPE_CODES
 from diagmem.ops.sampling import WEIGHT_SIZE, Fitting
 
 _LARGEST_WIDE_SHIFT = 14
@@ -74,6 +76,20 @@ def _require_moderate(bias: Tensor | None, output: Requantisation) -> None:
         raise Unsupported(f"'{bias.label}' holds biases that are far beyond the range of the output")
 
 
+BIAS_TYPE = "QuantizedBiasType"
+"""The schema's name of the option for the type of biases; 0: it does not say."""
+
+
+def has_narrow_sums(node: Node, bias: Tensor | None) -> bool:
+    """Whether sums of 16-bit products have 32 bits: where the bias has, or the option `bias_type` says that it would
+    have. TFLite knows no DEPTHWISE_CONV_2D with such a bias, which is widened; and TensorFlow Lite Micro does not look
+    at the option of a TRANSPOSE_CONV."""
+    if bias is not None:
+        return bias.dtype is DType.INT32 and node.op.kind != "DEPTHWISE_CONV_2D"
+    is_told = node.op.kind in ("CONV_2D", "FULLY_CONNECTED")
+    return is_told and bool(node.attributes.bias_type == TYPE_CODES[DType.INT32])
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ChannelsS16:
     """`bias`: None stands for zeros. `is_wide`: sums are taken to need more than 32 bits."""
@@ -84,13 +100,11 @@ class ChannelsS16:
 
     @classmethod
     def of(cls, node: Node, output: Requantisation, bias: Tensor | None) -> ChannelsS16:
-        """What makes the outputs of a node. A bias of 32 bits means sums of 32 bits to those kinds that TFLite knows to
-        take one; others widen it."""
+        """What makes the outputs of a node."""
         require_types(DType.INT8, () if node.input(1).dtype is DType.INT4 else (node.input(1),))
         require_types(DType.INT16, (node.output,))
-        has_narrow_bias = bias is not None and bias.dtype is DType.INT32
-        is_narrow = has_narrow_bias and node.op.kind in ("CONV_2D", "FULLY_CONNECTED")
-        require_types(DType.INT64, () if bias is None or has_narrow_bias else (bias,))
+        is_narrow = has_narrow_sums(node, bias)
+        require_types(DType.INT64, () if bias is None or bias.dtype is DType.INT32 else (bias,))
         data = [t for t in node.inputs if t is not None and t.dtype is DType.INT16 and t.quantisation is not None]
         if output.zero_point or any(map(zero_point_of, data)):
             raise Unsupported("16-bit numbers with a zero point other than 0; TensorFlow Lite refuses it too")
@@ -169,8 +183,8 @@ def finished(node: Node, axis: int, sums: Array, bias: Array | None) -> Array:
     dtype = node.input(0).dtype
     if dtype is DType.FLOAT32:
         return finished_f32(node, sums, bias)
-    if dtype is DType.UINT8 and node.op.kind == "FULLY_CONNECTED":
-        return _rounded_once(node, sums, bias)
+    if is_rounded_once(node):
+        return rounded_once(node, sums, bias)
     output = requantisation_of(node, axis)
     if dtype is DType.INT16:
         return ChannelsS16.of(node, output, bias_of(node)).apply(sums, bias)
@@ -178,14 +192,20 @@ def finished(node: Node, axis: int, sums: Array, bias: Array | None) -> Array:
     return output.apply(whole).astype(node.output.dtype.numpy)
 
 
-def _rounded_once(node: Node, sums: Array, bias: Array | None) -> Array:
-    """Unsigned outputs from the sums of their products, in float64 and rounded once, as LiteRT does it."""
-    factor = scale_of(node.input(0)) * scale_of(node.input(1)) / scale_of(node.output)
-    real = (sums + (0 if bias is None else bias.reshape(-1))) * factor
+def is_rounded_once(node: Node) -> bool:
+    """Whether sums are scaled in float64 and rounded once: in dense layers that LiteRT has and TensorFlow Lite Micro
+    has not, which are those of unsigned numbers, and of 4-bit weights with several scales."""
+    return node.op.kind == "FULLY_CONNECTED" and kernel_suffix(node) in ("s4_once", "u8")
+
+
+def rounded_once(node: Node, sums: Array, bias: Array | None) -> Array:
+    """Outputs of a dense layer from the sums of their products, as LiteRT's reference kernels make them."""
+    factors = np.array([scale_of(node.input(0)) * s for s in channel_scales(node.input(1), 0)]) / scale_of(node.output)
+    real = (sums + (0 if bias is None else bias.reshape(-1))) * factors
     whole = np.trunc(real)
     nearest = whole + np.sign(real) * (np.abs(real - whole) >= 0.5)
     low, high = integer_range(node.attributes.activation, node.output)
-    stored: Array = np.clip(nearest + zero_point_of(node.output), low, high).astype(np.uint8)
+    stored: Array = np.clip(nearest + zero_point_of(node.output), low, high).astype(node.output.dtype.numpy)
     return stored
 
 
@@ -208,7 +228,10 @@ def kernel_suffix(node: Node) -> str:
         return "w8_f32"
     if (data, weights) == (DType.FLOAT32, DType.FLOAT16):
         return "w16_f32"
-    return "s4" if (data, weights) == (DType.INT8, DType.INT4) else SUFFIXES[data]
+    if (data, weights) != (DType.INT8, DType.INT4):
+        return SUFFIXES[data]
+    has_scales = node.op.kind == "FULLY_CONNECTED" and quantisation_of(node.input(1)).per_channel
+    return "s4_once" if has_scales and not rounds_to_even(node.output) else "s4"
 
 
 def filter_fields(node: Node, axis: int, weights: Array, stored: Array | None = None) -> Fields:
@@ -287,7 +310,7 @@ def c_padding(node: Node, loop: WindowedLoop) -> CTable | None:
 
 def interleaved(node: Node, weights: Array, together: int = CHANNELS_OF_A_BLOCK) -> Array:
     """Weights in blocks of output channels, channels last within a block; `weights`: a row for each channel."""
-    is_packed = kernel_suffix(node) == "s4"
+    is_packed = kernel_suffix(node).startswith("s4")
     rows = weights.reshape(len(weights), -1)
     blocks = (rows[c : c + together].T for c in range(0, len(rows), together))
     return np.concatenate([(halves(block) if is_packed else block).reshape(-1) for block in blocks])
