@@ -133,6 +133,26 @@ def cost_lines(cost: Cost) -> Iterator[str]:
         each = (f"{name} {part:,}" if len(parts) > 1 else name for name, part in parts.items())
         yield f"{what:<6}{'not known' if size is None else size_text(size)}: {', '.join(each)}"
     yield f"work  {cost.macs:,} multiply-accumulates, {shares_text(cost.shares)}"
+    if cost.cycles is not None:
+        yield f"time  {time_text(cost)}"
+
+
+def time_text(cost: Cost) -> str:
+    """`5.1 ms (614,400 cycles, 12 % of them waiting on flash), 280 uJ, within 3 % of boards`, as far as it is known."""
+    cycles = f"{cost.cycles:,} cycles"
+    if cost.flash_wait_cycles is not None:
+        cycles += f", {cost.flash_wait_cycles / max(1, cost.cycles or 0):.0%} of them waiting on flash"
+    elif cost.target is not None:
+        cycles += ", without those that wait on flash"
+    shown = cycles if cost.ms is None else f"{ms_text(cost.ms)} ms ({cycles})"
+    energy = "" if cost.uj is None else f", {cost.uj:,.0f} uJ"
+    error = f"±{cost.error_percent:g} %" if cost.error_percent is not None else "not validated"
+    return f"{shown}{energy}; {error}"
+
+
+def ms_text(ms: float) -> str:
+    """With three digits that count."""
+    return f"{ms:,.0f}" if ms >= 100 else f"{ms:.3g}"
 
 
 def count_text(count: int, what: str) -> str:

@@ -40,11 +40,11 @@ def command(
     json_path: str | None,
     options: Options,
 ) -> None:
-    """Show what each op of MODEL costs on a core: instructions, multiply-accumulates, bytes read and written.
+    """Show what each op of MODEL costs on a core: instructions, cycles, multiply-accumulates, bytes read and written.
 
-    The C code of `diagmem emit c` runs as firmware in QEMU, which counts every instruction; the marks between ops add
-    less than 0.1 %. Milliseconds assume one instruction per cycle: no core is faster, and one that waits for flash is
-    slower.
+    The C code of `diagmem emit c` runs as firmware in QEMU, which counts every instruction; a table for the core and a
+    model of the target's flash give the cycles, with the error that was found on boards (docs/latency.md). Without a
+    target, nothing waits for flash.
 
     \b
     Examples:
@@ -59,28 +59,29 @@ def command(
 
     with naming_model(source.label), working("planning, building and running"):
         plan = None if plan_path is None else checked(pipeline.read_plan(source.runnable, plan_path))
-        chip = (options if plan is None else plan.options).chip
-        found = pipeline.profile(source, on=core, plan=plan, options=options)
-        mhz = mhz or (chip.mhz if chip is not None and chip.core.cpu == found.on else None)
-    show(json_path, lambda: found.to_json(mhz), (_table(found, mhz), *_summary(found, mhz)))
+        found = pipeline.profile(source, on=core, plan=plan, mhz=mhz, options=options)
+    show(json_path, found.to_json, (_table(found), *_summary(found)))
 
 
-def _table(found: Profile, mhz: float | None) -> Table:
+def _table(found: Profile) -> Table:
     columns = (
-        *(number("op"), Column("kind"), number("instructions"), number("share"), number("MACs", 1)),
-        *(number("per MAC", 2), number("read", 3), number("written", 3), number("ms", 1), Column("", 1)),
+        *(number("op"), Column("kind"), number("instructions"), number("cycles", 1), number("flash waits", 2)),
+        *(number("ms", 1), number("share"), number("MACs", 1), number("per MAC", 3)),
+        *(number("read", 4), number("written", 4), Column("", 1)),
     )
     rows = [
         (
             str(op.node.op.number),
             op.node.op.kind,
             f"{op.instructions:,}",
+            "" if op.cycles is None else f"{op.cycles:,}",
+            "" if not op.cycles or op.flash_wait_cycles is None else f"{op.flash_wait_cycles / op.cycles:.0%}",
+            "" if (ms := found.milliseconds(op)) is None else f"{ms:.3f}",
             f"{100 * found.share(op):.1f} %",
             f"{op.macs:,}" if op.macs else "",
             "" if op.instructions_per_mac is None else f"{op.instructions_per_mac:.2f}",
             f"{op.read_bytes:,}",
             f"{op.written_bytes:,}",
-            "" if mhz is None else f"{found.milliseconds(op.instructions, mhz):.3f}",
             "peak" if op.node.op.number == found.peak_op else "",
         )
         for op in found.ops
@@ -88,8 +89,7 @@ def _table(found: Profile, mhz: float | None) -> Table:
     return Table(columns, rows, [n for n, op in enumerate(found.ops) if op.node.op.number == found.peak_op])
 
 
-def _summary(found: Profile, mhz: float | None) -> list[str]:
+def _summary(found: Profile) -> list[str]:
     macs = found.cost.macs
-    clock = "" if mhz is None else f", {found.milliseconds(found.instructions, mhz):.2f} ms at {mhz:g} MHz at best"
     each = f", {found.instructions / macs:.2f} for each of {macs:,} MACs" if macs else ""
-    return ["", f"instructions  {found.instructions:,}{each}{clock}", *cost_lines(found.cost)]
+    return ["", f"instructions  {found.instructions:,}{each}", *cost_lines(found.cost)]

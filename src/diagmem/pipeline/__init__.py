@@ -475,11 +475,13 @@ def profile(
     on: str | None = None,
     plan: GivenPlan | Plan | None = None,
     seed: int = 0,
+    mhz: float | None = None,
     options: Options | None = None,
     **changes: Any,
 ) -> Profile:
-    """What each op costs on an emulated core: its instructions, exactly, and the bytes of the arena that it touches. By
-    default that is the core of the target, else a Cortex-M4; it runs its own kernels, unless `cpu` says whose.
+    """What each op costs on an emulated core: its instructions, exactly, the bytes of the arena that it touches, and
+    its cycles. By default that is the core of the target, at its highest clock, else a Cortex-M4; it runs its own
+    kernels, unless `cpu` says whose.
 
     >>> found = diagmem.profile("zoo:kws_dscnn_int8")
     >>> sum(op.macs for op in found.ops)
@@ -495,7 +497,7 @@ def profile(
     else:
         core = on or emulated_core(asked_for(options, changes), CORE)
         chosen = in_chip(source.runnable, asked_for(options, changes, core)).plan
-    return profiled(Costs(chosen, source.runnable), core, seed)
+    return profiled(Costs(chosen, source.runnable), core, seed, mhz)
 
 
 def diff(

@@ -2,5 +2,9 @@
 
 from diagmem.targets.chips import RESERVE_BYTES, Chip, boards, chip_named, chips
 from diagmem.targets.cores import CORES, Core, core_named
+from diagmem.targets.timing import Timing, timing_of
 
-__all__ = ["CORES", "RESERVE_BYTES", "Chip", "Core", "boards", "chip_named", "chips", "core_named"]
+__all__ = [
+    *("CORES", "RESERVE_BYTES", "Chip", "Core", "Timing"),
+    *("boards", "chip_named", "chips", "core_named", "timing_of"),
+]

@@ -6,10 +6,11 @@ the same keys.
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -38,12 +39,35 @@ class Memory(NamedTuple):
     cost: int
 
 
+class Lines(NamedTuple):
+    """Of a cache, least recently used first out: `ways` lines in each set."""
+
+    lines: int
+    ways: int
+    line_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class FlashCache:
+    """What lies between a core and flash: a cache for code, one for data; no lines: a read past all caches brings as
+    much as one would have. `is_shared`: data is read through the one for code. `miss_cycles`: of a line that it does
+    not have; None: flash's wait states. `hidden`: what prefetch saves of them where code runs on."""
+
+    code: Lines
+    data: Lines = Lines(0, 1, 8)
+    is_shared: bool = False
+    miss_cycles: int | None = None
+    hidden: int = 0
+    source: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Chip:
     """A micro-controller. `mhz`: its highest clock. `memories`: all RAM for data, fastest first. `regions`: name and
     bytes of each contiguous stretch of it, for an arena that is not split. `flash_bytes`: 0 where flash is external.
     `wait_states`: of flash at the highest clock, None where they are not known; flash runs at the core's clock divided
-    by `flash_divider`. `source`: of all figures but those that have a source of their own."""
+    by `flash_divider`. `flash_cache`: None where it is not known. `milliwatts`: of core, flash and RAM at that clock.
+    `source`: of all figures but those that have a source of their own."""
 
     name: str
     core: Core
@@ -58,6 +82,22 @@ class Chip:
     wait_states: int | None = None
     flash_divider: int = 1
     wait_source: str = ""
+    flash_cache: FlashCache | None = None
+    milliwatts: float | None = None
+    power_source: str = ""
+
+    def at(self, mhz: float | None) -> Chip:
+        """The chip at another clock: its flash waits less at a lower one."""
+        if mhz is None or self.mhz is None or mhz == self.mhz:
+            return self
+        waits = self.wait_states and max(0, math.ceil((self.wait_states + 1) * mhz / self.mhz) - 1)
+        return replace(self, mhz=mhz, wait_states=waits, milliwatts=None)
+
+    @property
+    def flash_miss_cycles(self) -> int:
+        """The core's cycles that it waits on what no cache has."""
+        given = self.flash_cache and self.flash_cache.miss_cycles
+        return max(0, self.flash_cost - 1) if given is None else given
 
     @property
     def pools(self) -> tuple[str, ...]:
@@ -228,6 +268,10 @@ _KEYS = {
     "flash_wait_states": (lambda value: _is_number(value, 0, 1000), "is not a number of wait states"),
     "flash_clock_divider": (lambda value: _is_number(value, 1, 16), "is not a number from 1 to 16"),
     "flash_source": _TEXT,
+    "flash_cache": (lambda value: _is_text(value) and value in _table()["flash_cache"], "is none that chips.toml has"),
+    "flash_miss_cycles": (lambda value: _is_number(value, 0, 10_000), "is not a number of cycles"),
+    "milliwatts": (lambda value: isinstance(value, float) or _is_number(value, 1, 100_000), "is not a number of mW"),
+    "power_source": _TEXT,
     "source": _TEXT,
 }
 """Key of a chip -> what it must be, and what is said if it is not."""
@@ -270,7 +314,20 @@ def _chip(entry: Mapping[str, Any], where: str) -> Chip:
         wait_states=entry.get("flash_wait_states"),
         flash_divider=entry.get("flash_clock_divider", 1),
         wait_source=entry.get("flash_source", ""),
+        flash_cache=_flash_cache(entry),
+        milliwatts=entry.get("milliwatts"),
+        power_source=entry.get("power_source", ""),
     )
+
+
+def _flash_cache(entry: Mapping[str, Any]) -> FlashCache | None:
+    """That of a chip, if it has said which."""
+    if "flash_cache" not in entry:
+        return None
+    found = {"data": (0, 1, 8), **_table()["flash_cache"][entry["flash_cache"]]}
+    if "flash_miss_cycles" in entry:
+        found["miss_cycles"] = entry["flash_miss_cycles"]
+    return FlashCache(**{**found, "code": Lines(*found["code"]), "data": Lines(*found["data"])})
 
 
 def _memories(entries: list[Any], where: str) -> Iterator[Memory]:

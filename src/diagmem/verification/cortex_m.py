@@ -15,6 +15,7 @@ from diagmem.backends.c.program import Program
 from diagmem.model.errors import PlanError
 from diagmem.planning.cores.split import BARRIER_INSTRUCTIONS
 from diagmem.verification import tools
+from diagmem.verification.cycles import Clock, Counted
 from diagmem.verification.harness import Inputs, Run, encoded, first_difference, write_model
 
 TRACE = "trace.h"
@@ -206,20 +207,31 @@ class Mark:
     written_bytes: int
 
 
-def count_marks(program: Program, inputs: Inputs, core: Core) -> tuple[list[Mark], int]:
-    """What was done at the end of each step of a run with one input, and the instructions of all of it."""
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """What was done at the end of each step of a run, the instructions of all of it, and the cycles of each step, where
+    they are known; those behind the last step belong to none."""
+
+    marks: tuple[Mark, ...]
+    instructions: int
+    counted: Counted | None
+
+
+def count_marks(program: Program, inputs: Inputs, core: Core, clock: Clock | None = None) -> Marks:
+    """Of a run with one input."""
     with tempfile.TemporaryDirectory(prefix="diagmem-") as place:
         directory = Path(place)
         build(program, 1, core, Memory(), directory, hook="profile.h")
         copy = core.made_by.tool("objcopy")
         tools.build([copy, "-O", "binary", "-j", ".marks", "firmware.elf", "marks.bin"], directory)
-        said, status, sent = _emulate(core, directory, inputs, program.arena_bytes)
+        said, status, sent = _emulate(core, directory, inputs, program.arena_bytes, clock)
+        counted = clock and Counted.read(directory, core.made_by.tool("objdump"), clock.timing)
     failure = first_difference(program, inputs, sent, is_traced=False)
     marks = [Mark(*map(int, found)) for found in re.findall(r"^mark (\d+) (\d+) (\d+)$", said, re.MULTILINE)]
     total = re.search(r"^instructions (\d+)$", said, re.MULTILINE)
     if failure is not None or status or total is None:
         raise tools.ToolError(failure or f"nothing was counted (status {status}): does this QEMU load plugins?")
-    return marks, int(total[1])
+    return Marks(tuple(marks), int(total[1]), counted)
 
 
 def build(
@@ -272,25 +284,38 @@ def _memories(program: Program) -> list[str]:
     return [f"-DHARNESS_FAST_BYTES={uses[0].used_bytes}", *([f"-DHARNESS_SLOW_BYTES={slow}"] if slow else [])]
 
 
-def _emulate(core: Core, directory: Path, inputs: Inputs, arena_bytes: int | None = None) -> tuple[str, int, bytes]:
+def _emulate(
+    core: Core, directory: Path, inputs: Inputs, arena_bytes: int | None = None, clock: Clock | None = None
+) -> tuple[str, int, bytes]:
     """What the emulator says on standard error, how the firmware ends, and what it sends."""
-    made_by = core.made_by
-    emulator = tools.find(made_by.emulator, made_by.emulator_package)
     (directory / "inputs.bin").write_bytes(encoded(inputs))
     for name in ("outputs.bin", "stack.bin"):
         (directory / name).write_bytes(b"")
+    said, status = emulate(core, directory, arena_bytes, clock)
+    return said, status, (directory / "outputs.bin").read_bytes()
+
+
+def emulate(
+    core: Core, directory: Path, arena_bytes: int | None = None, clock: Clock | None = None
+) -> tuple[str, int]:
+    """Runs firmware.elf; what the emulator says on standard error, and how the firmware ends."""
+    made_by = core.made_by
+    emulator = tools.find(made_by.emulator, made_by.emulator_package)
     command = [emulator, "-M", core.board, *made_by.options, "-nographic", "-monitor", "none", "-serial", "none"]
     command += ["-semihosting-config", "enable=on,target=native", "-kernel", "firmware.elf"]
-    done = tools.call([*command, *_counter(core, emulator, directory, arena_bytes)], directory)
+    done = tools.call([*command, *_counter(core, emulator, directory, arena_bytes, clock)], directory)
     said = done.stderr.decode(errors="replace")
     if done.returncode and "plugin" in said:
         # An emulator that is built without plugins runs the firmware all the same, it only does not count.
         done = tools.call(command, directory)
-    return said, done.returncode, (directory / "outputs.bin").read_bytes()
+    return said, done.returncode
 
 
-def _counter(core: Core, emulator: str, directory: Path, arena_bytes: int | None) -> list[str]:
-    """The option that makes the emulator count instructions of each run; with `arena_bytes` also step by step."""
+def _counter(
+    core: Core, emulator: str, directory: Path, arena_bytes: int | None, clock: Clock | None = None
+) -> list[str]:
+    """The option that makes the emulator count instructions of each run; with `arena_bytes` also step by step, and with
+    `clock` how often each block runs."""
     marks = _symbols(core, directory)
     at = {name: address for name, (address, _) in marks.items()}
     places = f"begin={at['harness_begin']},end={at['harness_end']}"
@@ -299,6 +324,8 @@ def _counter(core: Core, emulator: str, directory: Path, arena_bytes: int | None
         places += f",wait={at[waits]},waits={marks[waits][1]}"
     if arena_bytes is not None:
         places += f",marks=marks.bin,arena={at['arena_memory']},bytes={arena_bytes}"
+    if clock is not None:
+        places = ",".join([places, *clock.plugin_arguments(core.flash_at, BOARD_BYTES)])
     (directory / "count.so").write_bytes(_plugin(emulator))
     return ["-plugin", f"./count.so,{places}"]
 
