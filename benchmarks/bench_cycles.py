@@ -2,10 +2,10 @@
 
     python benchmarks/bench_cycles.py SOURCES [--suite SUITE]
 
-SOURCES holds git work trees, each called OWNER+NAME as on GitHub; a suite whose sources are not there is left out with a
-word. Programs are compiled by the compiler that is installed, which is not always the one that was used there; what that
-changes is part of the error. The first half of the programs of a core (every other one) was used to choose constants; the
-error that timing.toml states is the mean over the other half.
+SOURCES holds git work trees, each called OWNER+NAME as on GitHub; a suite whose sources are not there is left out with
+a word. Programs are compiled by the compiler that is installed, which is not always the one that was used there; what
+that changes is part of the error. Every other program was used to choose constants; the error that timing.toml states
+is the mean over those that were kept aside.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def build(program: Program, core: cortex_m.Core, directory: Path) -> None:
     (directory / "main.c").write_text("void harness_begin(void);\nvoid harness_end(void);\n" + program.main)
     gcc = [core.made_by.tool("gcc"), *core.made_by.flags, *core.flags, "-w"]
     includes = [f"-I{path}" for path in (*program.includes, *{source.parent for source in program.sources})]
-    objects = []
+    objects: list[str] = []
     for source in (*program.sources, directory / "main.c", directory / "start.c"):
         objects.append(f"{len(objects)}.o")
         own = [*program.flags, *includes] if source.name != "start.c" else ["-O2"]
@@ -333,18 +333,21 @@ def main(arguments: Sequence[str]) -> None:
     root = Path(arguments[0]).resolve()
     chosen = arguments[2].split(",") if "--suite" in arguments else list(SUITES)
     for suite in chosen:
-        rows = []
         try:
             programs = list(SUITES[suite](root))
         except OSError as error:
             print(f"{suite}: left out: {error}")
             continue
-        for number, program in enumerate(programs):
-            try:
-                rows += [replace(row, is_kept_aside=number % 2 == 1) for row in run(program)]
-            except tools.ToolError as error:
-                print(f"{suite} {program.name}: {error}")
-        show(rows)
+        show([row for number, program in enumerate(programs) for row in attempted(program, number % 2 == 1)])
+
+
+def attempted(program: Program, is_kept_aside: bool) -> list[Row]:
+    """Its rows; none, with a word, where it cannot be built or does not run."""
+    try:
+        return [replace(row, is_kept_aside=is_kept_aside) for row in run(program)]
+    except tools.ToolError as error:
+        print(f"{program.suite} {program.name}: {error}")
+        return []
 
 
 def show(rows: Sequence[Row]) -> None:

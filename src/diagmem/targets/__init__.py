@@ -5,6 +5,14 @@ from diagmem.targets.cores import CORES, Core, core_named
 from diagmem.targets.timing import Timing, timing_of
 
 __all__ = [
-    *("CORES", "RESERVE_BYTES", "Chip", "Core", "Timing"),
-    *("boards", "chip_named", "chips", "core_named", "timing_of"),
+    "CORES",
+    "RESERVE_BYTES",
+    "Chip",
+    "Core",
+    "Timing",
+    "boards",
+    "chip_named",
+    "chips",
+    "core_named",
+    "timing_of",
 ]

@@ -54,7 +54,7 @@ class FlashCache:
     not have; None: flash's wait states. `hidden`: what prefetch saves of them where code runs on."""
 
     code: Lines
-    data: Lines = Lines(0, 1, 8)
+    data: Lines
     is_shared: bool = False
     miss_cycles: int | None = None
     hidden: int = 0

@@ -38,6 +38,7 @@ class Timing:
     taken: Mapping[str, float]
     width: int
     straddled: float
+    misaligned: float
     error_percent: float | None
     judged_by: str
 
@@ -78,6 +79,7 @@ def timing_of(core: str) -> Timing | None:
         found["taken"],
         found.get("width", 1),
         found.get("straddled", 0),
+        found.get("misaligned", 0),
         found.get("error_percent"),
         found.get("judged_by", ""),
     )

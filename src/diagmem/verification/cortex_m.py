@@ -225,7 +225,8 @@ def count_marks(program: Program, inputs: Inputs, core: Core, clock: Clock | Non
         copy = core.made_by.tool("objcopy")
         tools.build([copy, "-O", "binary", "-j", ".marks", "firmware.elf", "marks.bin"], directory)
         said, status, sent = _emulate(core, directory, inputs, program.arena_bytes, clock)
-        counted = clock and Counted.read(directory, core.made_by.tool("objdump"), clock.timing)
+        objdump = core.made_by.tool("objdump")
+        counted = None if clock is None else Counted.read(directory, objdump, clock.timing)
     failure = first_difference(program, inputs, sent, is_traced=False)
     marks = [Mark(*map(int, found)) for found in re.findall(r"^mark (\d+) (\d+) (\d+)$", said, re.MULTILINE)]
     total = re.search(r"^instructions (\d+)$", said, re.MULTILINE)
@@ -295,9 +296,7 @@ def _emulate(
     return said, status, (directory / "outputs.bin").read_bytes()
 
 
-def emulate(
-    core: Core, directory: Path, arena_bytes: int | None = None, clock: Clock | None = None
-) -> tuple[str, int]:
+def emulate(core: Core, directory: Path, arena_bytes: int | None = None, clock: Clock | None = None) -> tuple[str, int]:
     """Runs firmware.elf; what the emulator says on standard error, and how the firmware ends."""
     made_by = core.made_by
     emulator = tools.find(made_by.emulator, made_by.emulator_package)

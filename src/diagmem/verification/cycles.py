@@ -21,7 +21,7 @@ from diagmem.targets import Chip, Timing
 from diagmem.verification import tools
 
 BLOCKS = "blocks.bin"
-RECORD = np.dtype([(name, "<u4") for name in ("part", "at", "bytes", "ran", "entered", "left", "code", "data")])
+RECORD = np.dtype([(name, "<u4") for name in ("part", "at", "bytes", "ran", "entered", "left", "code", "data", "more")])
 """As count_instructions.c writes it."""
 
 LINE = re.compile(r"^\s*([0-9a-f]+):\s+((?:[0-9a-f]{4,8} ?)+)\s+([^;@#<\n]*(?:#-?\w+[^;@<\n]*)*)", re.MULTILINE)
@@ -197,11 +197,12 @@ class Counted:
         """Part -> what was spent between two marks."""
         found: dict[int, Spent] = defaultdict(Spent)
         costs: dict[tuple[int, int], tuple[float, float, float]] = {}
-        for part, at, size, *times, code, data in self.records.tolist():
+        for part, at, size, *times, code, data, more in self.records.tolist():
             cost = costs.get((at, size))
             if cost is None:
                 cost = costs[at, size] = self.code.block_cycles(at, size)
             cycles = cost[0] * times[0] + cost[2] * times[1] + cost[1] * times[2]
+            cycles += more * self.code.timing.misaligned
             found[part] += Spent(cycles + code + data, code, data)
         return found
 
@@ -242,8 +243,7 @@ class Clock:
     def plugin_arguments(self, flash_at: int, flash_bytes: int) -> Iterator[str]:
         """What count_instructions.c is told."""
         yield f"blocks={BLOCKS}"
-        cache = self.chip and self.chip.flash_cache
-        if self.chip is None or cache is None:
+        if self.chip is None or (cache := self.chip.flash_cache) is None:
             return
         miss = self.chip.flash_miss_cycles
         yield from (f"flash={flash_at}", f"size={flash_bytes}", f"miss={miss}")

@@ -132,11 +132,11 @@ def profiled(costs: Costs, core: str, seed: int = 0, mhz: float | None = None) -
     for node in program.nodes:
         op = node.op.index
         instructions, read, written = done[op].tolist()
-        cycles = (round(spent[op].cycles), clock.waited(spent[op])) if clock else (None, None)
-        ops.append(OpProfile(node, instructions, *cycles, costs.macs[op], read, written, costs.live[op]))
+        cycles, waited = (round(spent[op].cycles), clock.waited(spent[op])) if clock else (None, None)
+        ops.append(OpProfile(node, instructions, cycles, waited, costs.macs[op], read, written, costs.live[op]))
     peak = None if plan.peak_op is None else plan.graph.ops[plan.peak_op].number
     cost = costs.emulated_on(core, found.instructions)
     if found.counted is not None and clock is not None:
         cost = replace(cost, **clock.told(found.counted.total))
-    names = program.model.name, core, clock.mhz if clock else mhz
-    return Profile(*names, program.arena_bytes, found.instructions, tuple(ops), peak, cost)
+    ran_at = clock.mhz if clock else mhz
+    return Profile(program.model.name, core, ran_at, program.arena_bytes, found.instructions, tuple(ops), peak, cost)

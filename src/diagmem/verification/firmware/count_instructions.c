@@ -86,19 +86,19 @@ static void end_together(unsigned int cpu, void *unused) {
 }
 
 /* Instructions that run one after the other. `entered`, `left`: how often by a jump, of the times that it ran; what it
- * waited on flash, for code and for data. */
+ * waited on flash, for code and for data; accesses that come on top since a word or half a word is misaligned. */
 struct block {
     uint32_t at, bytes, instructions;
-    uint32_t ran, entered, left, code_wait, data_wait;
+    uint32_t ran, entered, left, code_wait, data_wait, more_accesses;
     int is_touched;
 };
 
 /* What is written of a block; `part`: how many marks were reached before, or those in all where a run ended. */
 struct record {
-    uint32_t part, at, bytes, ran, entered, left, code_wait, data_wait;
+    uint32_t part, at, bytes, ran, entered, left, code_wait, data_wait, more_accesses;
 };
 
-enum { MOST_LINES = 1 << 16, MOST_TOUCHED = 1 << 16, NO_LINE = 0xFFFFFFFF };
+enum { MOST_LINES = 1 << 16, MOST_TOUCHED = 1 << 16, NO_LINE = 0xFFFFFFF0 };
 
 struct cache {
     uint32_t lines, ways, line_bytes;
@@ -159,12 +159,12 @@ static void fetch_data(uint32_t at, uint32_t bytes) {
 static void write_blocks(FILE *file) {
     for (size_t i = 0; i < touched_count; ++i) {
         struct block *const one = touched_blocks[i];
-        const struct record record = {part,         one->at,   one->bytes,     one->ran,
-                                      one->entered, one->left, one->code_wait, one->data_wait};
+        const struct record record = {part,      one->at,        one->bytes,     one->ran,          one->entered,
+                                      one->left, one->code_wait, one->data_wait, one->more_accesses};
         if (file != NULL) {
             fwrite(&record, sizeof record, 1, file);
         }
-        one->ran = one->entered = one->left = one->code_wait = one->data_wait = 0;
+        one->ran = one->entered = one->left = one->code_wait = one->data_wait = one->more_accesses = 0;
         one->is_touched = 0;
     }
     touched_count = 0;
@@ -241,7 +241,12 @@ static void touched(unsigned int cpu, uint32_t info, uint64_t at, void *unused) 
     (void)cpu, (void)unused;
     if (at - arena_at < arena_bytes) {
         *(qemu_plugin_mem_is_store(info) ? &written_bytes : &read_bytes) += bytes;
-    } else if (running != NULL && at - flash_at < flash_bytes && !qemu_plugin_mem_is_store(info)) {
+    }
+    if (running != NULL && at % bytes != 0) {
+        touch(running);
+        running->more_accesses += at % 2 ? bytes / 2 : bytes / 4;
+    }
+    if (running != NULL && at - flash_at < flash_bytes && !qemu_plugin_mem_is_store(info)) {
         touch(running);
         fetch_data((uint32_t)at, bytes);
     }
@@ -282,7 +287,7 @@ static void translated(qemu_plugin_id_t id, struct qemu_plugin_tb *block) {
     own->bytes = (uint32_t)(qemu_plugin_insn_vaddr(last) + qemu_plugin_insn_size(last) - at);
     own->instructions = (uint32_t)instructions;
     qemu_plugin_register_vcpu_tb_exec_cb(block, at == begin_at ? begin : at == end_at ? end : count, 0, own);
-    for (uintptr_t i = 0; (mark_count > 0 || flash_bytes > 0) && i < instructions; ++i) {
+    for (uintptr_t i = 0; (mark_count > 0 || blocks != NULL) && i < instructions; ++i) {
         struct qemu_plugin_insn *const instruction = qemu_plugin_tb_get_insn(block, i);
         qemu_plugin_register_vcpu_mem_cb(instruction, touched, 0, READS_AND_WRITES, NULL);
         for (size_t left = marks_at(qemu_plugin_insn_vaddr(instruction)); left > 0; --left) {
