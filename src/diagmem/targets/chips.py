@@ -96,8 +96,9 @@ class Chip:
     @property
     def flash_miss_cycles(self) -> int:
         """The core's cycles that it waits on what no cache has."""
-        given = self.flash_cache and self.flash_cache.miss_cycles
-        return max(0, self.flash_cost - 1) if given is None else given
+        if self.flash_cache is not None and self.flash_cache.miss_cycles is not None:
+            return self.flash_cache.miss_cycles
+        return max(0, self.flash_cost - 1)
 
     @property
     def pools(self) -> tuple[str, ...]:

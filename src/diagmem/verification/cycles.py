@@ -173,7 +173,9 @@ class Spent(NamedTuple):
     data_wait: int = 0
 
     def __add__(self, other: object) -> Spent:
-        return Spent(*map(sum, zip(self, other, strict=True))) if isinstance(other, Spent) else NotImplemented
+        if not isinstance(other, Spent):
+            return NotImplemented
+        return Spent(self.cycles + other.cycles, self.code_wait + other.code_wait, self.data_wait + other.data_wait)
 
     @property
     def wait(self) -> int:
