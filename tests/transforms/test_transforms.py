@@ -19,7 +19,7 @@ from tests.transforms.removable_ops import tangle, tangles
 
 DIAGMEM = library("diagmem")
 
-CHANNEL_WISE = ("drop-identities", "narrow-state", "narrow-weights", "remove-channels")
+CHANNEL_WISE = ("drop-identities", "narrow-integers", "narrow-state", "narrow-weights", "remove-channels")
 """Those that look at values: they have networks of their own, with weights."""
 
 

@@ -24,7 +24,7 @@ from diagmem.transforms.cleanup import (
     merge_duplicates,
 )
 from diagmem.transforms.in_place import remove_concat, remove_slices, state_in_place
-from diagmem.transforms.narrow_types import narrow_state, narrow_weights
+from diagmem.transforms.narrow_types import narrow_integers, narrow_state, narrow_weights
 from diagmem.transforms.remove_channels import remove_channels
 from diagmem.transforms.time_as_rows import time_as_rows
 
@@ -38,6 +38,7 @@ TRANSFORMS: Mapping[str, Transform] = {
     "fold-pad": fold_pad,
     "drop-identities": drop_identities,
     "narrow-state": narrow_state,
+    "narrow-integers": narrow_integers,
     "remove-channels": remove_channels,
     "time-as-rows": time_as_rows,
     "drop-no-ops": drop_no_ops,
@@ -56,6 +57,7 @@ ALWAYS = (
     "fold-pad",
     "drop-identities",
     "narrow-state",
+    "narrow-integers",
     "remove-channels",
 )
 """Those that always help, whether ops run whole or row by row."""

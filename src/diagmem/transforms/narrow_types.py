@@ -1,21 +1,27 @@
-"""Weights and state in the narrow type that the file stores, or that holds all their values.
+"""Weights, state and integers in the narrow type that the file stores, or that holds all their values.
 
 Streaming converters quantise a network but leave its variables in float32: what is read is concatenated with new data
 and quantised, and a part of that is dequantised to be assigned. Dequantising and quantising by the same scale changes
-no value, so the detour through float32 can go.
+no value, so the detour through float32 can go. Integer networks scale in 64 bits, whatever numbers they hold.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Graph, Node, Op, Tensor
 from diagmem.ops import Activation, kind_of, kinds
+from diagmem.ops.elementwise.comparison import ComparisonKind, SelectKind
+from diagmem.ops.elementwise.unary import CLAMPS, UnaryKind
 from diagmem.ops.kind import Array
+from diagmem.ops.loops.chunks import RearrangeKind
+from diagmem.ops.numerics.quantised import real_range
 from diagmem.transforms._editing import Choice, edited, is_seen_by_caller
 
 NARROW = (DType.FLOAT16, DType.INT8)
@@ -175,3 +181,135 @@ def _comes_back(way: _Way) -> bool:
     with np.errstate(all="ignore"):
         (real,) = kinds()["DEQUANTIZE"].reference(node, (every,))
     return bool(np.array_equal(quantised_values(real, stored), every))
+
+
+Range = tuple[float, float]
+"""The least and the largest value. In float32 there may be one that is no number besides, which CAST makes 0."""
+
+ANY: Range = (-math.inf, math.inf)
+
+_ENDS: Mapping[str, Callable[..., float]] = {
+    "ADD": lambda x, y: x + y,
+    "SUB": lambda x, y: x - y,
+    "MUL": lambda x, y: x * y,
+    "DIV": lambda x, y: x / y,
+    "FLOOR_DIV": lambda x, y: x / y,
+    "MAXIMUM": max,
+    "MINIMUM": min,
+    "NEG": lambda x: -x,
+    **dict.fromkeys(("FLOOR", "CEIL", "ROUND", *CLAMPS), lambda x: x),
+}
+"""Kinds whose results lie between those at the ends of their inputs' ranges, and how to compute these."""
+
+MOST_EXACT, MOST_TERMS = 2.0**53, 10_000
+"""Integers below that are exact in float64; sums of so many terms are off by less than a thousandth of the largest."""
+
+
+def narrow_integers(graph: Graph, choice: Choice) -> Graph:
+    """Integers of 64 bits become integers of 32 where all fit that an operation takes and makes. CAST takes either."""
+    free = [t.index for t in graph.tensors if _is_free(graph, t)]
+    ranges = _ranges(graph) if free else {}
+    fits = {t for t in free if -(2**31) <= ranges[t][0] <= ranges[t][1] < 2**31}
+    together = [(_wide(n), choice(n.op) and _has_narrow_kernel(n)) for n in graph.nodes if n.op.kind != "CAST"]
+    left = -1
+    while left != len(fits):
+        left = len(fits)
+        fits = fits.difference(*(wide for wide, can_change in together if not (can_change and wide <= fits)))
+    return edited(graph, tensors=[_narrow(graph.tensors[t]) for t in sorted(fits)]) if fits else graph
+
+
+def _is_free(graph: Graph, tensor: Tensor) -> bool:
+    is_own = tensor.view is None and tensor.index not in graph.families and not tensor.is_variable
+    return is_own and tensor.dtype is DType.INT64 and not is_seen_by_caller(graph, tensor.index)
+
+
+def _wide(node: Node) -> set[int]:
+    return {t.index for t in (*node.inputs, *node.outputs) if t is not None and t.dtype is DType.INT64}
+
+
+def _narrow(tensor: Tensor) -> Tensor:
+    data = None if tensor.data is None else tensor.data.astype(np.int32)
+    return replace(tensor, dtype=DType.INT32, data=data) if tensor.dtype is DType.INT64 else tensor
+
+
+def _has_narrow_kernel(node: Node) -> bool:
+    """Whether there is one for the same in 32 bits."""
+    kind = kind_of(node.op.kind)
+    if kind is None or not (
+        isinstance(kind, ComparisonKind | SelectKind | RearrangeKind) or node.op.kind in (*_ENDS, "FLOOR_MOD")
+    ):
+        return False
+    inputs = tuple(None if t is None else _narrow(t) for t in node.inputs)
+    try:
+        kind.c_call(replace(node, inputs=inputs, outputs=tuple(map(_narrow, node.outputs))))
+    except ModelError:
+        return False
+    return True
+
+
+def _ranges(graph: Graph) -> dict[int, Range]:
+    """Of the values of each tensor; it may be too wide, never too narrow."""
+    found = {t.index: _whole(t) for t in graph.tensors}
+    for node in graph.nodes:
+        given = [found[t] for t in node.op.inputs if t >= 0]
+        try:
+            low, high = _range(node, given)
+        except ModelError:
+            continue
+        for output in (t for t in node.outputs if t.quantisation is None and not t.is_variable):
+            if output.dtype is DType.FLOAT32:
+                low, high = low - abs(low) / 1000, high + abs(high) / 1000
+            else:
+                low, high = float(np.floor(low)), float(np.ceil(high))
+            is_exact = output.dtype is DType.FLOAT32 or node.op.kind in ("MAXIMUM", "MINIMUM")
+            whole = found[output.index]
+            if whole[0] <= low <= high <= whole[1] and (is_exact or max(-low, high) < MOST_EXACT):
+                found[output.index] = low, high
+    return found
+
+
+def _whole(tensor: Tensor) -> Range:
+    """All that a tensor is known to hold from its values, or its type."""
+    data = tensor.data if tensor.is_constant and not tensor.is_variable else None
+    if data is not None and data.size and data.dtype.kind in "iuf" and np.isfinite(data).all():
+        return float(data.min()), float(data.max())
+    if tensor.dtype is DType.INT4 or tensor.dtype.numpy.kind not in "iu":
+        return ANY
+    info = np.iinfo(tensor.dtype.numpy)
+    return float(info.min), float(info.max)
+
+
+def _range(node: Node, given: Sequence[Range]) -> Range:
+    """Of what an operation makes; real numbers as if computed exactly."""
+    name, kind = node.op.kind, kind_of(node.op.kind)
+    low, high = given[0] if given else ANY
+    if name in _ENDS:
+        is_defined = name not in ("DIV", "FLOOR_DIV") or not given[1][0] <= 0 <= given[1][1]
+        ends = [_ENDS[name](*corner) for corner in product(*given)] if is_defined else [math.nan]
+        low, high = ANY if any(map(math.isnan, ends)) else (min(ends), max(ends))
+    elif name in ("ABS", "FLOOR_MOD"):
+        high = max(map(abs, given[-1]))
+        low = 0 if name == "ABS" else -high
+    elif name == "CAST":
+        low, high = min(low, 0), max(high, 0)
+    elif isinstance(kind, RearrangeKind | SelectKind) and not isinstance(kind, UnaryKind):
+        # Padding, and places that are not there, are 0.
+        tensors = filter(None, node.inputs)
+        alike = [found for t, found in zip(tensors, given, strict=True) if t.dtype is node.output.dtype]
+        low, high = min(0, *(a[0] for a in alike)), max(0, *(a[1] for a in alike))
+    elif kind is not None and kind.takes.weights is not None and kind.takes.data == 0:
+        low, high = _weighted(node, kind.takes.weights.axis, given)
+    else:
+        return ANY
+    least, most = CLAMPS.get(name) or real_range(getattr(node.attributes, "activation", Activation.NONE))
+    return min(max(low, least), most), min(max(high, least), most)
+
+
+def _weighted(node: Node, axis: int, given: Sequence[Range]) -> Range:
+    """Sums of products with constant weights, and a bias."""
+    weights = node.input(1).data
+    if weights is None or weights.dtype.kind != "f" or weights.size > MOST_TERMS * weights.shape[axis]:
+        return ANY
+    sizes = np.abs(np.moveaxis(weights.astype(np.float64), axis, 0)).reshape(weights.shape[axis], -1).sum(axis=1)
+    largest = float(sizes.max(initial=0)) * max(map(abs, given[0])) + max(map(abs, (*given[2:3], (0.0,))[0]))
+    return -largest, largest

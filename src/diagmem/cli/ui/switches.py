@@ -30,6 +30,7 @@ TRANSFORMS = {
     "fold-pad": "Keep PAD separate from the op after it.",
     "drop-identities": "Keep ops that change none of the values they can get.",
     "narrow-state": "Keep float32 in variables that only hold integers.",
+    "narrow-integers": "Compute in 64 bits what fits into 32.",
     "remove-channels": "Keep channels that are constant or never read.",
     "time-as-rows": "Row by row: keep 1-D layers in one row.",
     "drop-no-ops": "Keep reshapes, and moves that move nothing.",
