@@ -107,6 +107,16 @@ def test_every_limit_counts(kind: str, value: int) -> None:
     assert wide_tensors(narrowed(graph)) == 0
 
 
+@pytest.mark.parametrize(("kind", "most"), [("MUL", 46340), ("ADD", 2**30 - 1)])
+def test_both_operands_count(kind: str, most: int) -> None:
+    """Of two computed tensors, up to the largest numbers that fit, and one more."""
+    for limit, fits in ((most, True), (most + 1, False)):
+        net = Numbers()
+        first, second = (net.cast(net.clamped(net.input(*SHAPE, dtype=NARROW), 0, limit), WIDE) for _ in range(2))
+        graph = net.graph(net.cast(net.apply(kind, first, second), REAL))
+        assert (wide_tensors(narrowed(graph)) == 0) == fits
+
+
 PAIRS = ("ADD", "SUB", "MUL", "DIV", "MAXIMUM", "MINIMUM", "FLOOR_DIV", "FLOOR_MOD")
 
 
