@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import stat
 import subprocess
 import sys
@@ -122,9 +123,65 @@ def test_a_file_that_is_too_large_is_refused_by_its_size(tmp_path: Path) -> None
     _, peak_bytes = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert done.returncode == 2
-    assert "larger than 2 GiB" in done.stderr
+    assert "it is larger than 2147483647 bytes" in done.stderr
     assert done.stderr.count("\n") == 1
     assert peak_bytes < 2**30
+
+
+KWS = "zoo:kws_dscnn_int8"
+READING = {
+    "model": ("plan", "{}"),
+    "model.tflite": ("inspect", "{}.tflite"),
+    "model.onnx": ("inspect", "{}.onnx"),
+    "plan": ("check", KWS, "--plan", "{}"),
+    "side": ("diff", "{}", "{}"),
+    "target": ("plan", KWS, "--target", "{}.toml"),
+    "settings": ("plan", KWS, "--config", "{}"),
+    "traces": ("plan", KWS, "--kernels", "traced:{}"),
+    "profile": ("report", KWS, "-o", "{}-report", "--profile", "{}"),
+    "buffers": ("place", "{}"),
+    "object": ("trace", "--elf", "{}", "--call", "f(input int8[4], output int8[4])"),
+    "calls": ("trace", "--elf", sys.executable, "--call", "{}.toml"),
+}
+"""Commands that read a file."""
+
+
+@pytest.mark.parametrize("case", READING)
+def test_what_is_no_regular_file_is_not_read(case: str, tmp_path: Path) -> None:
+    """A pipe that nobody writes to, or a device without end, gets one line, and nobody waits for it."""
+    for name in ("pipe", "device", "folder"):
+        for suffix in ("", ".tflite", ".onnx", ".toml"):
+            path = tmp_path / f"{name}{suffix}"
+            if name == "pipe":
+                os.mkfifo(path)
+            elif name == "device":
+                path.symlink_to("/dev/zero")
+            else:
+                path.mkdir()
+        signal.alarm(20)
+        done = call(*(word.format(tmp_path / name) for word in READING[case]))
+        signal.alarm(0)
+        assert done.returncode == 2, done.stdout
+        assert done.stderr.count("\n") == 1
+        assert name == "folder" or "it is no regular file" in done.stderr
+
+
+def test_a_plan_from_elsewhere_opens_no_device(tmp_path: Path) -> None:
+    """The traces that it names are read from a regular file, and not without end."""
+    plan, pipe, large = (tmp_path / name for name in ("plan.json", "pipe", "large"))
+    assert call("plan", KWS, "--json", str(plan)).returncode == 0
+    os.mkfifo(pipe)
+    with large.open("wb") as file:
+        file.truncate(1 << 40)
+    content = json.loads(plan.read_text())
+    for path, why in ((pipe, "it is no regular file"), ("/dev/zero", "it is no regular file"), (large, "larger than")):
+        plan.write_text(json.dumps({**content, "kernels": f"traced:{path}"}))
+        signal.alarm(20)
+        done = call("check", KWS, "--plan", str(plan))
+        signal.alarm(0)
+        assert done.returncode == 2
+        assert why in done.stderr
+        assert done.stderr.count("\n") == 1
 
 
 def test_truncated_files_say_so_in_plain_words(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from diagmem.cli._files import GIVEN
-from diagmem.model.errors import DiagmemError, PlanError, UnreadableFileError, one_line
+from diagmem.model.errors import LARGEST_FILE_BYTES, DiagmemError, PlanError, UnreadableFileError, one_line
 
 if TYPE_CHECKING:
     from diagmem.frontends.source import Source
@@ -149,8 +149,6 @@ def _source(model: str, shapes: Mapping[str, Shape], channels_last: bool) -> Sou
         raise DiagmemError(f"{one_line(model, LONGEST_PATH)} is a plan: give the model, and the plan with --plan")
     if model != STANDARD_INPUT:
         return Source(model, shapes, channels_last)
-    from diagmem.frontends.tflite import LARGEST_FILE_BYTES
-
     return Source(sys.stdin.buffer.read(LARGEST_FILE_BYTES + 1), shapes, channels_last)
 
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from diagmem.model.errors import PlanError, check_type, one_line
+from diagmem.model.errors import PlanError, check_type, content_of, one_line
 from diagmem.model.pools import parsed_size
 from diagmem.planning.options import OF_A_PLAN, Options
 
@@ -272,12 +272,12 @@ def _in_file(config: Path | None, names: Collection[str]) -> dict[str, Any]:
     """What a file of settings says, as far as the command takes it."""
     if config is None and not CONFIG.is_file():
         return {}
-    from diagmem.targets.chips import parsed_toml
+    from diagmem.targets.chips import MOST_FILE_BYTES, parsed_toml
 
     path = config or CONFIG
     where = one_line(str(path))
     try:
-        found = parsed_toml(path.read_text(encoding="utf-8"))
+        found = parsed_toml(content_of(path, MOST_FILE_BYTES).decode())
     except ValueError as error:
         raise PlanError(f"{where}: is not TOML: {one_line(str(error))}") from error
     _check(found, f"{where}: ")

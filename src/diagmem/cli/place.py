@@ -14,7 +14,7 @@ from diagmem.cli._models import naming_model
 from diagmem.cli._options import json_option
 from diagmem.cli._show import ANSWER_IS_NO, show, size_text
 from diagmem.cli._work import working
-from diagmem.model.errors import DiagmemError, UnsafePlanError
+from diagmem.model.errors import DiagmemError, UnsafePlanError, content_of
 
 if TYPE_CHECKING:
     from diagmem.planning.place.effort import Effort
@@ -92,12 +92,8 @@ def _read(buffers: str, separations_path: str | None) -> Table:
     texts = []
     for path in (buffers, separations_path):
         if path is not None:
-            with Path(path).open("rb") as file:
-                content = file.read(MOST_FILE_BYTES + 1)
-            if len(content) > MOST_FILE_BYTES:
-                raise DiagmemError(f"more than {MOST_FILE_BYTES} bytes; place the buffers in parts")
             try:
-                texts.append(content.decode())
+                texts.append(content_of(path, MOST_FILE_BYTES).decode())
             except UnicodeDecodeError as error:
                 raise DiagmemError(f"not text: byte {error.start} is not UTF-8; a CSV file is needed") from error
     return parse_table(*texts)

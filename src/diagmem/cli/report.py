@@ -13,7 +13,7 @@ from diagmem.cli._models import model_argument, naming_model
 from diagmem.cli._options import Command, json_option, plan_options, plan_path_option
 from diagmem.cli._show import cost_lines, show, size_text
 from diagmem.cli._work import working
-from diagmem.model.errors import DiagmemError, one_line
+from diagmem.model.errors import DiagmemError, content_of, one_line
 
 if TYPE_CHECKING:
     from diagmem.frontends.source import Source
@@ -91,7 +91,7 @@ def _read(path: Path) -> tuple[Counted, tuple[str, dict[int, str]]]:
     from diagmem.reports.report import Counted
 
     try:
-        told = json.loads(path.read_bytes())
+        told = json.loads(content_of(path))
         kinds = {int(op["index"]): str(op["kind"]) for op in told["ops"]}
         instructions = {int(op["index"]): int(op["instructions"]) for op in told["ops"]}
         return Counted(str(told["on"]), int(told["instructions"]), instructions), (str(told["model"]), kinds)

@@ -23,7 +23,7 @@ from diagmem.cli._files import write_file
 from diagmem.cli._options import Command, plan_options
 from diagmem.cli._show import count_text, say
 from diagmem.cli._work import workers, working
-from diagmem.model.errors import DiagmemError, install_command, one_line
+from diagmem.model.errors import DiagmemError, content_of, install_command, one_line
 
 if TYPE_CHECKING:
     from diagmem.pipeline.several import Candidate
@@ -104,7 +104,7 @@ def _candidates(names: list[str]) -> Iterator[Candidate]:
     from diagmem.pipeline.several import Candidate
 
     for name in names:
-        yield Candidate(name, name if name.startswith("zoo:") else Path(name).read_bytes())
+        yield Candidate(name, name if name.startswith("zoo:") else content_of(name))
 
 
 @contextmanager

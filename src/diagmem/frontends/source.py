@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from diagmem.frontends.checks import check_sizes, with_shapes
-from diagmem.model.errors import ModelError, one_line
+from diagmem.model.errors import ModelError, content_of, one_line
 from diagmem.model.graph import Graph, Shape
 from diagmem.ops.signature import check_signatures
 
@@ -73,9 +73,7 @@ class Source:
             from diagmem.frontends.tflite.writer import to_tflite
 
             return to_tflite(self.graph)
-        from diagmem.frontends.tflite.reader import content
-
-        return content(Path(self.model))
+        return content_of(self.model)
 
     @cached_property
     def is_onnx(self) -> bool:

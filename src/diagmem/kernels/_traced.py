@@ -12,13 +12,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from diagmem.kernels._library import Library
-from diagmem.model.errors import PlanError, one_line
+from diagmem.model.errors import PlanError, content_of, one_line
 from diagmem.model.graph import Node, Tensor
 from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.orders import Order
@@ -27,6 +26,7 @@ PREFIX = "traced:"
 SMALL_CONSTANT_ELEMS = 64
 """Axes, paddings, shapes: constants up to this size belong to an operation's signature with their values."""
 
+MOST_FILE_BYTES = 64 * 2**20
 _LARGEST = 1 << 40
 """No size that anybody means is larger."""
 
@@ -126,7 +126,7 @@ def traced_library(name: str) -> TracedLibrary:
     """The library that `traced:FILE.json` names."""
     path = name[len(PREFIX) :]
     try:
-        content = json.loads(Path(path).read_bytes())
+        content = json.loads(content_of(path, MOST_FILE_BYTES))
         traces = _traces(content["rows"])
         align_bytes = _whole_number(content.get("align_bytes", 1))
         if align_bytes < 1 or align_bytes & (align_bytes - 1):

@@ -1,9 +1,13 @@
 """The exceptions that a user may meet. Each message says where, what, and what to do next, in one line."""
 
+import errno
+import os
 import shlex
+import stat
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any
 
 
@@ -48,12 +52,39 @@ def reading() -> Iterator[None]:
         raise UnreadableFileError(error.errno, error.strerror, error.filename) from error
 
 
+LARGEST_FILE_BYTES = 2**31 - 1
+"""No flatbuffer or protobuf message is larger."""
+
+
+def content_of(path: Path | str, most_bytes: int = LARGEST_FILE_BYTES) -> bytes:
+    """All bytes of a regular file. What may have no end, or make a reader wait, is not even opened, and what is too
+    large is not read."""
+
+    def check(found: os.stat_result) -> None:
+        if not stat.S_ISREG(found.st_mode):
+            number, why = errno.EINVAL, "it is no regular file"
+            if stat.S_ISDIR(found.st_mode):
+                number, why = errno.EISDIR, os.strerror(errno.EISDIR)
+            raise OSError(number, why, str(path))
+        if found.st_size > most_bytes:
+            raise OSError(errno.EFBIG, f"it is larger than {most_bytes} bytes", str(path))
+
+    with reading():
+        check(os.stat(path))
+        with os.fdopen(os.open(path, os.O_RDONLY | _AT_ONCE), "rb") as file:
+            # What is there now may be something else.
+            check(os.fstat(file.fileno()))
+            return file.read(most_bytes)
+
+
+_AT_ONCE = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+
+
 def install_command(extra: str) -> str:
     """How to add an extra, for the way in which diagmem was installed. It is on no package index, so its bare name is
     never what to install."""
     import json  # All of these only where something is missing: they are slow to load.
     from importlib.metadata import PackageNotFoundError, distribution
-    from pathlib import Path
     from urllib.parse import urlsplit
     from urllib.request import url2pathname
 

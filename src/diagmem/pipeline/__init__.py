@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from diagmem.frontends.source import Source
 from diagmem.kernels.overlaps import METHODS, Overlap, all_overlaps
-from diagmem.model.errors import DiagmemError, PlanError, UnreadableFileError, one_line, reading
+from diagmem.model.errors import DiagmemError, PlanError, UnreadableFileError, content_of, one_line, reading
 from diagmem.model.graph import Graph
 from diagmem.planning import planner
 from diagmem.planning.options import ALL, LAYER_BY_LAYER, ROWS, Options
@@ -148,8 +148,7 @@ def read_plan(model: Model, plan: GivenPlan) -> Plan:
     if not isinstance(plan, str | Path):
         return plan_json.from_json(plan, source.graph_for("weights" in plan))
     try:
-        with reading(), Path(plan).open("rb") as file:
-            text = file.read(plan_json.LARGEST_TEXT_BYTES + 1)
+        text = content_of(plan, plan_json.LARGEST_TEXT_BYTES)
         return plan_json.from_text(text, source.graph_for(b'"weights"' in text))
     except PlanError as error:
         raise PlanError(f"{one_line(str(plan))}: {error}") from error

@@ -14,7 +14,7 @@ from typing import Any
 
 from diagmem.backends.json import LARGEST_TEXT_BYTES
 from diagmem.costs import Costs, most_live
-from diagmem.model.errors import PlanError, one_line, reading
+from diagmem.model.errors import PlanError, content_of, one_line
 from diagmem.model.notebook import ShownAsTable
 from diagmem.model.pools import parsed_size
 from diagmem.verification.profile import Profile
@@ -175,8 +175,7 @@ def planned_side(name: str, costs: Costs, profile: Profile | None = None) -> Sid
 def read_side(path: Path) -> Side:
     """A plan that was written as JSON."""
     name = one_line(str(path))
-    with reading(), path.open("rb") as file:
-        text = file.read(LARGEST_TEXT_BYTES + 1)
+    text = content_of(path, LARGEST_TEXT_BYTES)
     try:
         plan: Any = json.loads(text)
         cost, steps = plan["cost"], list(zip(plan["schedule"], plan["pressure"], strict=True))

@@ -16,7 +16,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from diagmem.model.errors import PlanError, one_line
+from diagmem.model.errors import PlanError, content_of, one_line
 from diagmem.targets.cores import Core, core_named
 from diagmem.targets.names import did_you_mean, plain
 
@@ -232,13 +232,11 @@ def chip_in_file(path: str) -> Chip:
     """The chip that a TOML file describes."""
     where = one_line(path)
     try:
-        content = Path(path).read_bytes()[: MOST_FILE_BYTES + 1]
+        content = content_of(path, MOST_FILE_BYTES)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise PlanError(f"target '{where}': cannot be read: {reason}") from error
     try:
-        if len(content) > MOST_FILE_BYTES:
-            raise ValueError("it is too large")
         entry = parsed_toml(content.decode())
     except ValueError as error:
         raise PlanError(f"target '{where}': is not TOML: {one_line(str(error))}") from error

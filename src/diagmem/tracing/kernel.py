@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from diagmem.frontends.source import Source
-from diagmem.model.errors import TraceError, install_command, one_line
+from diagmem.model.errors import TraceError, content_of, install_command, one_line
 from diagmem.model.graph import Graph, Node
 from diagmem.tracing import cortex_m, native
 from diagmem.tracing.calls import Call, Role, parse_call
@@ -61,7 +61,7 @@ def _toml(path: Path) -> dict[str, Any]:
         except ImportError:
             raise TraceError(f"files of calls need tomli: {install_command('trace')}") from None
     try:
-        found: dict[str, Any] = tomllib.loads(path.read_text())
+        found: dict[str, Any] = tomllib.loads(content_of(path).decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise TraceError(f"{path.name}: {error}") from None
     return found
@@ -92,7 +92,7 @@ def _kernel_call(where: str, entry: dict[str, Any], graph: Graph | None) -> Kern
 def kernel_program(call: Call, files: Sequence[Path], on: str | None, place: Path) -> tuple[Executable, str]:
     """The program that makes the call, built in the directory `place`, and where it runs. `files`: objects, archives or
     one linked ELF file; `on`: None for the machine that they are built for, Cortex-M4 for ARM."""
-    elfs = [Elf.read(path) for path in files if path.read_bytes()[: len(_ARCHIVE)] != _ARCHIVE]
+    elfs = [Elf.read(path) for path in files if content_of(path)[: len(_ARCHIVE)] != _ARCHIVE]
     machines = {elf.machine for elf in elfs}
     if len(machines) > 1:
         raise TraceError("the files are built for different machines: " + ", ".join(e.name for e in elfs))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from diagmem.model.errors import TraceError
+from diagmem.model.errors import TraceError, content_of
 
 HERE = Path(__file__).parent
 _BAD_NEWS = ("error", "undefined", "not defined", "cannot find")
@@ -82,7 +82,7 @@ class Elf:
 
     @classmethod
     def read(cls, path: Path) -> Elf:
-        elf = cls(path.name, path.read_bytes())
+        elf = cls(path.name, content_of(path))
         if elf.content[:4] != b"\x7fELF" or len(elf.content) < 52 or elf.content[5] != 1:
             raise TraceError(
                 f"{path.name}: not a little-endian ELF file; compile the kernel to an object or executable"

@@ -7,12 +7,10 @@ before it is returned.
 
 from __future__ import annotations
 
-import os
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import flatbuffers
@@ -22,7 +20,7 @@ import tflite
 
 from diagmem.frontends.checks import check_sizes, check_wiring, with_shapes
 from diagmem.frontends.tflite.subgraphs import attributes_of, called_subgraphs, with_variables, without_control_flow
-from diagmem.model.errors import ModelError, damaged, one_line, reading
+from diagmem.model.errors import LARGEST_FILE_BYTES, ModelError, damaged, one_line
 from diagmem.model.graph import ABSENT, DType, Graph, IntArray, Node, Op, Quantisation, Shape, Tensor
 from diagmem.ops import kind_of
 from diagmem.ops.folding import Allowance
@@ -30,8 +28,6 @@ from diagmem.ops.options import CUSTOM
 from diagmem.ops.signature import check_signatures
 from diagmem.ops.state import keeps_state, tensors_in_file, with_own_states
 
-LARGEST_FILE_BYTES = 2**31 - 1
-TOO_LARGE = "the file is larger than 2 GiB, which a flatbuffer cannot be"
 MOST_ITEMS = 100_000
 """Tensors or operations: a hundred times those of the largest network known."""
 MOST_SUBGRAPHS = 64
@@ -52,14 +48,6 @@ _BUILTIN_CODE_FIELD = 10
 """Of an operator code, in the table of its fields."""
 
 _CONTROL_FLOW = frozenset({"CALL", "STABLEHLO_WHILE", "STABLEHLO_REDUCE", "STABLEHLO_CASE", "DELEGATE"})
-
-
-def content(path: Path) -> bytes:
-    """The file's bytes. A file that is too large is refused before it is read."""
-    with reading(), path.open("rb") as file:
-        if os.fstat(file.fileno()).st_size > LARGEST_FILE_BYTES:
-            raise ModelError(TOO_LARGE)
-        return file.read(LARGEST_FILE_BYTES + 1)
 
 
 def parse(data: bytes, name: str, shapes: Mapping[str, Shape] | None = None) -> Graph:
@@ -106,7 +94,7 @@ class _Stored(NamedTuple):
 def _as_stored(data: bytes, name: str) -> _Stored:
     """The graph as its file has it, with no more checks than reading needs."""
     if len(data) > LARGEST_FILE_BYTES:
-        raise ModelError(TOO_LARGE)
+        raise ModelError("the file is larger than 2 GiB, which a flatbuffer cannot be")
     if len(data) < 8 or data[4:8] != b"TFL3":
         raise ModelError("not a TensorFlow Lite file (it does not carry the mark TFL3); diagmem reads .tflite files")
     try:
