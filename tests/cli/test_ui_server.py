@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,45 @@ def test_other_hosts_and_origins_are_refused(running: Served, headers: dict[str,
     job = json.dumps({"what": "plan", "model": "zoo:kws_dscnn_int8", "settings": {}}).encode()
     assert running.request("POST", f"/{running.token}/jobs", job, given)[0] == 404
     assert running.request("GET", f"/{running.token}/", headers=given)[0] == 404
+
+
+def test_a_change_needs_one_host_and_an_origin(running: Served) -> None:
+    """A browser always says where a POST comes from; two Host headers are read in two ways by two readers."""
+    host = f"127.0.0.1:{running.port}"
+
+    def said(method: str, path: str, *headers: str) -> bytes:
+        with socket.create_connection(("127.0.0.1", running.port), timeout=20) as client:
+            lines = (f"{method} /{running.token}/{path} HTTP/1.0", "Content-Length: 2", *headers, "", "{}")
+            client.sendall("\r\n".join(lines).encode())
+            return client.makefile("rb").readline().split()[1]
+
+    own, origin = f"Host: {host}", f"Origin: http://{host}"
+    assert said("POST", "jobs", own, origin) == b"200"
+    assert said("POST", "jobs", own) == b"404"
+    assert said("GET", "", own) == b"200"
+    for second in (own, "Host: evil.example"):
+        assert said("POST", "jobs", own, second, origin) == said("POST", "jobs", second, own, origin) == b"404"
+        assert said("GET", "", own, second) == said("GET", "", second, own) == b"404"
+    assert said("GET", "") == b"404"
+
+
+def test_strangers_do_not_block_the_page(running: Served) -> None:
+    """More half-sent requests than there are places; who has shown the token, and is sending a file, keeps its own."""
+    host, content = f"127.0.0.1:{running.port}", bytes(1000)
+    head = f"POST /{running.token}/models HTTP/1.0\r\nHost: {host}\r\nOrigin: http://{host}\r\n"
+    with ExitStack() as opened:
+
+        def client() -> socket.socket:
+            return opened.enter_context(socket.create_connection(("127.0.0.1", running.port), timeout=20))
+
+        sending = client()
+        sending.sendall(f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content[:500])
+        assert running.request("GET", f"/{running.token}/kept")[0] == 200
+        for _ in range(2 * limits.MOST_CONNECTIONS):
+            client().sendall(f"GET /{running.token}".encode())
+        assert running.request("GET", f"/{running.token}/kept")[0] == 200
+        sending.sendall(content[500:])
+        assert b'"id"' in sending.makefile("rb").read()
 
 
 def test_only_this_machine_is_listened_to(running: Served) -> None:

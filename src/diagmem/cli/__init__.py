@@ -144,6 +144,8 @@ def _end(error: Exception) -> NoReturn:
         _fail(str(error), ANSWER_IS_NO)
     if isinstance(error, DiagmemError):
         _fail(str(error), BAD_INPUT)
+    if isinstance(error, MemoryError):
+        _fail("there is not enough memory for it", BAD_INPUT)
     if isinstance(error, OSError):
         _fail(f"{error.filename or 'file'}: {error.strerror or error}", BAD_INPUT)
     raise error

@@ -18,6 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socket import SHUT_RDWR, socket
 from socketserver import TCPServer
 from typing import Any
 from urllib.parse import unquote
@@ -37,8 +38,9 @@ MOST_FILE_BYTES = 256 * 2**20
 MOST_REQUEST_BYTES = 64 * 2**10
 MOST_NAME = 200
 MOST_CONNECTIONS = 64
+SECONDS_FOR_HEAD = 5.0
 SECONDS_BETWEEN_BYTES = 30.0
-"""That a client may take over a request."""
+"""That a client may take over a request: until it has shown the token, and then."""
 
 HEADERS = {
     "Cache-Control": "no-store",
@@ -165,6 +167,8 @@ class Server(ThreadingHTTPServer):
         self.page, self.workers, self.shelf = page, workers, shelf
         self.token = secrets.token_urlsafe(24)
         self._places = threading.Semaphore(MOST_CONNECTIONS)
+        self._strangers: dict[socket, None] = {}
+        self._lock = threading.Lock()
         super().__init__((LOCAL, port), _Handler)
 
     @property
@@ -181,16 +185,32 @@ class Server(ThreadingHTTPServer):
         self.server_name, self.server_port = LOCAL, self.server_address[1]
 
     def process_request(self, request: Any, client_address: Any) -> None:
+        """Where all places are taken, the stranger who has been there longest makes room."""
         if not self._places.acquire(blocking=False):
-            self.shutdown_request(request)
-            return
+            with self._lock:
+                oldest = next(iter(self._strangers), None)
+            if oldest is not None:
+                self.welcome(oldest)
+                with suppress(OSError):
+                    oldest.shutdown(SHUT_RDWR)
+            if oldest is None or not self._places.acquire(timeout=SECONDS_FOR_HEAD):
+                self.shutdown_request(request)
+                return
+        with self._lock:
+            self._strangers[request] = None
         super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
             super().process_request_thread(request, client_address)
         finally:
+            self.welcome(request)
             self._places.release()
+
+    def welcome(self, request: socket) -> None:
+        """Whoever has shown the token is no stranger."""
+        with self._lock:
+            self._strangers.pop(request, None)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that has gone away is nothing to speak of."""
@@ -198,7 +218,7 @@ class Server(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     server: Server
-    timeout = SECONDS_BETWEEN_BYTES
+    timeout = SECONDS_FOR_HEAD
     server_version, sys_version = "diagmem", ""
 
     def do_GET(self) -> None:
@@ -218,6 +238,8 @@ class _Handler(BaseHTTPRequestHandler):
         if not (known and is_from_page and has_token and rest in routes):
             self._say(HTTPStatus.NOT_FOUND, {"failed": "nothing is here"})
             return
+        self.server.welcome(self.connection)
+        self.connection.settimeout(SECONDS_BETWEEN_BYTES)
         try:
             routes[rest]()
         except DiagmemError as error:
