@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from diagmem.cli.ui.jobs import Given, Job, Workers
+from diagmem.cli.ui.jobs import MOST_BYTES, Given, Job, Workers
 from diagmem.cli.ui.switches import settings_of
 
 LONG = Job("plan", Given("zoo:nasnet_mobile"), settings_of({"effort": "thorough"}))
@@ -35,6 +35,19 @@ def test_time_is_limited(client: socket.socket) -> None:
         assert parts["page"].startswith("<!doctype html>")
     finally:
         workers.close()
+
+
+def test_memory_is_limited(client: socket.socket) -> None:
+    """By the system: a job that wants more ends with a line that says so, and the next one is not touched by it."""
+    small, rest = Workers(most_bytes=MOST_BYTES // 64), Workers()
+    try:
+        told = list(small.answers(SHORT, client))
+        assert told[-1][0] == "failed"
+        assert "takes too much memory" in told[-1][1]
+        assert dict(rest.answers(SHORT, client))["figures"]["arena_bytes"] == 3866
+    finally:
+        small.close()
+        rest.close()
 
 
 def test_nothing_is_started_after_the_end(client: socket.socket) -> None:

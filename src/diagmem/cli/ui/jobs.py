@@ -24,6 +24,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from multiprocessing.util import get_temp_dir
 from pathlib import PurePath
 from socket import socket
 from typing import TYPE_CHECKING, Any
@@ -53,10 +54,14 @@ Send = Callable[[str, Any], None]
 EARLIEST = (1980, 1, 1, 0, 0, 0)
 """The time of each file in an archive: the same bytes every time."""
 
+TOO_MUCH = "it takes too much memory: use less effort, or the command line, which has no limit"
 BUG = "diagmem failed on it; this is a bug, please report it with the file"
 
 MOST_SECONDS = 600.0
 """For one job: a plan that takes longer is one for the command line."""
+
+MOST_BYTES, FOR_EACH_BYTE = 2 << 30, 16
+"""Of addresses, for one job: for any model, and more for those of a large file."""
 
 MOST_AT_ONCE = 4
 """Jobs. Who asks for more waits."""
@@ -106,7 +111,10 @@ def run(job: Job, send: Send) -> None:
     """Does it. Whatever is wrong with the model becomes one line: the part `failed`."""
     try:
         with naming_model(job.given.name):
-            JOBS[job.what](job, send)
+            try:
+                JOBS[job.what](job, send)
+            except MemoryError:
+                raise PlanError(TOO_MUCH) from None
     except DiagmemError as error:
         send("failed", " ".join(str(error).split()))
     except OSError as error:
@@ -255,9 +263,10 @@ class Worker:
 
 @dataclass
 class Workers:
-    """`seconds`: the most that a job may take."""
+    """`seconds`, `most_bytes`: that a job may take at the most, if its file is small."""
 
     seconds: float = MOST_SECONDS
+    most_bytes: int = MOST_BYTES
     _all: dict[int, Worker] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _turn: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(MOST_AT_ONCE))
@@ -324,8 +333,9 @@ class Workers:
         if CAN_FORK:
             context.set_forkserver_preload(["diagmem.cli.ui.warm"])
         ours, its = context.Pipe()
-        directory = tempfile.mkdtemp(prefix="diagmem-ui-")
-        process = context.Process(target=_work, args=(its, directory), daemon=True)  # type: ignore[attr-defined]
+        # With what starts processes in one directory: whichever ends last removes that.
+        directory = tempfile.mkdtemp(prefix="diagmem-ui-", dir=get_temp_dir())
+        process = context.Process(target=_work, args=(its, directory, self.most_bytes), daemon=True)  # type: ignore[attr-defined]
         process.start()
         its.close()
         worker = Worker(process, ours, directory)
@@ -342,10 +352,10 @@ def _ended_words(worker: Worker) -> str:
     worker.process.join(1)
     status = worker.process.exitcode
     how = f"by signal {-status}" if status is not None and status < 0 else f"with status {status}"
-    return f"the process that worked on it was ended {how}: out of memory, or by hand; try again"
+    return f"the process that worked on it was ended {how}, by hand or because {TOO_MUCH}"
 
 
-def _work(line: Connection, directory: str) -> None:
+def _work(line: Connection, directory: str, most_bytes: int) -> None:
     """In the process: one job."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     tempfile.tempdir = os.environ["TMPDIR"] = directory
@@ -354,9 +364,10 @@ def _work(line: Connection, directory: str) -> None:
     try:
         job = line.recv()
     except (EOFError, OSError):
-        shutil.rmtree(directory, ignore_errors=True)
+        _remove(directory)
         return
     threading.Thread(target=_end_with, args=(line, directory), daemon=True).start()
+    _limit_memory(most_bytes + FOR_EACH_BYTE * len(job.given.content or b""))
     run(job, lambda name, value: line.send((name, value)))
     line.send(("done", None))
 
@@ -365,7 +376,20 @@ def _end_with(line: Connection, directory: str) -> None:
     """Ends the process when the other end of the line is gone, however that came about."""
     with suppress(EOFError, OSError):
         line.recv()
-    shutil.rmtree(directory, ignore_errors=True)
+    _remove(directory)
     if hasattr(os, "killpg"):
         os.killpg(0, signal.SIGKILL)
     os._exit(1)
+
+
+def _remove(directory: str) -> None:
+    """The directory of a worker whose server is gone, and that of all of them."""
+    shutil.rmtree(PurePath(directory).parent, ignore_errors=True)
+
+
+def _limit_memory(most_bytes: int) -> None:
+    """Where the system can: a job that wants more fails by itself, and takes no memory from others."""
+    with suppress(ImportError, ValueError, OSError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (most_bytes, resource.getrlimit(resource.RLIMIT_AS)[1]))

@@ -344,7 +344,7 @@ Array = npt.NDArray[Any]
 Fold = Callable[[OnnxNode, list[Any]], Any]
 """Computes a node's output from the values of its inputs."""
 
-DAMAGE = (ValueError, TypeError, IndexError, AttributeError, OverflowError, MemoryError, ZeroDivisionError)
+DAMAGE = (ValueError, TypeError, IndexError, AttributeError, OverflowError, ZeroDivisionError)
 """What operands and attributes that do not fit each other raise."""
 
 
