@@ -64,6 +64,34 @@ def test_cortex_m4_instructions(cycles: float, lines: list[str]) -> None:
     assert cycles_of("cortex-m4f", *lines)[0] == cycles
 
 
+@pytest.mark.parametrize(
+    ("core", "cycles", "lines"),
+    [
+        ("cortex-m0", (8, 3), ["2 ldr r0, [r1, #0]", "2 str r0, [r1, #4]", "2 muls r0, r1", "2 pop {r4, pc}"]),
+        ("cortex-m0+", (8, 2), ["2 ldr r0, [r1, #0]", "2 str r0, [r1, #4]", "2 muls r0, r1", "2 pop {r4, pc}"]),
+        ("cortex-m0+", (2, 1), ["4 bl 100 <far>"]),
+        ("cortex-m3", (5, 2), ["2 ldr r0, [r1, #0]", "2 ldr r2, [r1, #4]", "2 bx lr"]),
+        ("cortex-m3", (7, 2), ["4 mla r0, r1, r2, r3", "4 umull r4, r5, r6, r7"]),
+        # Two independent additions in one cycle; the second waits for the first; two shifts share a shifter.
+        ("cortex-m7", (1, 1), ["2 adds r0, r1, r2", "2 adds r3, r4, r5"]),
+        ("cortex-m7", (2, 1), ["2 adds r0, r1, r2", "2 adds r3, r0, r5"]),
+        ("cortex-m7", (2, 1), ["2 lsls r0, r1, #2", "2 lsls r3, r4, #2"]),
+        # What is loaded can be used a cycle later; a sum of products needs no wait.
+        ("cortex-m7", (3, 1), ["2 ldr r0, [r1, #0]", "2 adds r0, r0, r5"]),
+        ("cortex-m7", (2, 1), ["4 smlad r0, r1, r2, r0", "4 smlad r0, r3, r4, r0"]),
+        # A vector load and a vector product overlap, two of the same do not.
+        ("cortex-m55", (2, 2), ["4 vldrb.8 q0, [r0]", "4 vmladav.s8 r1, q2, q3"]),
+        ("cortex-m55", (3, 2), ["4 vldrb.8 q0, [r0]", "4 vldrb.8 q1, [r1]"]),
+        ("ri5cy", (2, 1), ["2 lw a0,0(a1)", "2 addi a2,a2,1"]),
+        ("ri5cy", (3, 1), ["2 lw a0,0(a1)", "2 addi a2,a0,1"]),
+        ("ri5cy", (6, 2), ["4 mulh a0,a1,a2", "4 bne a3,a4,40 <far>"]),
+    ],
+)
+def test_other_cores(core: str, cycles: tuple[float, float], lines: list[str]) -> None:
+    """Of a block, and of leaving it by a jump: dual issue, latencies, units that are busy, jumps of several kinds."""
+    assert cycles_of(core, *lines)[:2] == cycles
+
+
 def test_jumps_cost_more_into_the_middle_of_a_word() -> None:
     """A jump refills the pipeline, and once more where a wide instruction lies across two words."""
     timing = timing_of("cortex-m4")
@@ -157,6 +185,7 @@ def test_every_table_is_whole() -> None:
         assert (timing.error_percent is None) == (not timing.judged_by)
         assert timing.kind("whatever r0") in timing.patterns
     assert all(chip.flash_cache.source for chip in chips() if chip.flash_cache)
+    assert all(bool(chip.power_source) == (chip.milliwatts is not None) for chip in chips())
 
 
 def test_flash_waits_less_at_a_lower_clock() -> None:

@@ -269,6 +269,7 @@ _KEYS = {
     "flash_source": _TEXT,
     "flash_cache": (lambda value: _is_text(value) and value in _table()["flash_cache"], "is none that chips.toml has"),
     "flash_miss_cycles": (lambda value: _is_number(value, 0, 10_000), "is not a number of cycles"),
+    "flash_miss_source": _TEXT,
     "milliwatts": (lambda value: isinstance(value, float) or _is_number(value, 1, 100_000), "is not a number of mW"),
     "power_source": _TEXT,
     "source": _TEXT,
@@ -325,7 +326,7 @@ def _flash_cache(entry: Mapping[str, Any]) -> FlashCache | None:
         return None
     found = {"data": (0, 1, 8), **_table()["flash_cache"][entry["flash_cache"]]}
     if "flash_miss_cycles" in entry:
-        found["miss_cycles"] = entry["flash_miss_cycles"]
+        found["miss_cycles"], found["source"] = entry["flash_miss_cycles"], entry.get("flash_miss_source", "")
     return FlashCache(**{**found, "code": Lines(*found["code"]), "data": Lines(*found["data"])})
 
 

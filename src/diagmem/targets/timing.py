@@ -66,8 +66,11 @@ def timing_of(core: str) -> Timing | None:
     found = next(tables, None)
     if found is None:
         return None
-    if "like" in found:
-        found = {**_table()[found["like"]], "error_percent": None, "judged_by": "", **found}
+    while "like" in found:
+        base = {**_table()[found["like"]], "error_percent": None, "judged_by": ""}
+        found = {**base, **{key: value for key, value in found.items() if key != "like"}} | (
+            {"like": base["like"]} if "like" in base else {}
+        )
     return Timing(
         core,
         {kind: re.compile(pattern) for kind, pattern in _table()["kinds"][found["kinds"]].items()},
