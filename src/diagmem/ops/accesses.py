@@ -17,7 +17,7 @@ from diagmem.model.graph import IntArray, Node, Tensor
 Ints = int | npt.ArrayLike
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Runs:
     """Touches of one tensor. Run j touches element `start + k*pitch`, for k in [0, length), at every step of
     [step + k*stride, step + k*stride + hold). All six arrays have one entry for each run.

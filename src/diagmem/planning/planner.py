@@ -100,7 +100,7 @@ def layer_by_layer(
         apart = footprint(needs.graph, replace(needs.options, overlap=False))
         if build_problem(apart, file_order(apart)).lower_bound_bytes >= chosen.arena_bytes:
             return chosen
-        plain = in_file_order(apart, effort)
+        plain = in_file_order(apart, effort.for_comparison)
     if chosen.arena_bytes <= plain.arena_bytes:
         return chosen
     # A placement without overlap is also valid where overlap is allowed.
@@ -236,7 +236,12 @@ def planned_front(model: Graph, options: Options, tell: Tell = silently) -> list
     found = planner.front(options)
     ends = [found[-1]] if found[0].plan.runs_by_rows else [found[-1], found[0]]
     by_size = {made.arena_bytes: made for made in (*map(planner.leaner, ends), *found)}
-    return [by_size[size] for size in sorted(by_size, reverse=True)]
+    return [_safe(by_size[size]) for size in sorted(by_size, reverse=True)]
+
+
+def _safe(made: Planned) -> Planned:
+    checked(made.plan, "; this is a bug, please report it")
+    return made
 
 
 def _way_of(plan: Plan) -> str:
@@ -259,7 +264,7 @@ def _first_rungs(
     ordered = baseline_bytes
     if order != "file":
         apart = footprint(model, replace(options, overlap=False))
-        ordered = layer_by_layer(apart, order, effort, OPTIMAL).arena_bytes
+        ordered = layer_by_layer(apart, order, effort.for_comparison, OPTIMAL).arena_bytes
         ordered = min(ordered, baseline_bytes) if order == BEST else ordered
     return first, Rung(f"{order} order", ordered), Rung("overlap", whole_bytes)
 
@@ -293,7 +298,7 @@ class _Planner:
     @cached_property
     def baseline(self) -> PlacedOrder:
         """The best without overlap, in file order."""
-        return in_file_order(self.apart, self.whole_effort)
+        return in_file_order(self.apart, self.whole_effort.for_comparison)
 
     @cached_property
     def whole(self) -> PlacedOrder:
@@ -406,7 +411,7 @@ class _Planner:
         """The plan with leaner kernels, and in pools, where these are asked for."""
         made = made if self.options.prefer == SPEED else self.leaner(made)
         if not self.options.pools:
-            return made
+            return _safe(made)
         from diagmem.planning.memory.caller import in_caller_memory  # As all that few plans need: loaded for these.
 
         return in_caller_memory(made, self.effort)
@@ -499,13 +504,10 @@ class _Planner:
         self, plan: Plan, whole_bytes: int | None, last: tuple[Rung, ...], removals: tuple[Removal, ...] = ()
     ) -> Planned:
         plan = with_caller_memory(plan) if has_caller_memory(plan) else plan
-        advice = "; this is a bug, please report it"
         if self.options.cores > 1:
-            from diagmem.planning.cores.multicore import checked_multicore
+            from diagmem.planning.cores.multicore import spread
 
-            plan = checked_multicore(plan, advice)
-        else:
-            plan = checked(plan, advice)
+            plan = spread(plan)
         first = partial(_first_rungs, self.model, self.options, self.baseline.arena_bytes, whole_bytes)
         return Planned(plan, self.baseline.plan(self.apart), removals, first, last)
 

@@ -365,14 +365,15 @@ def clash(value: Layout, read: Touched, written: Touched, in_step: bool) -> int 
     that are equal modulo both element sizes, the difference of the two is largest at an end.
     """
     starts, ends = stretches((value, value.elems or 1), *((t.layout, t.touches.cell) for t in (read, written)))
-    lost: list[int] = []
-    for phase in range(math.lcm(read.layout.elem_bytes, written.layout.elem_bytes) if len(starts) else 0):
-        for at in (np.minimum(starts + phase, ends - 1), np.maximum(ends - 1 - phase, starts)):
-            read_step, is_read = read.at(at)
-            write_step, is_written = written.at(at)
-            late = read_step > write_step if in_step else (read_step > -FAR // 2) & (write_step < FAR // 2)
-            lost.extend(at[late & is_read & is_written & value.find(at)[1]][:1].tolist())
-    return min(lost, default=None)
+    if not len(starts):
+        return None
+    phase = np.arange(math.lcm(read.layout.elem_bytes, written.layout.elem_bytes), dtype=np.int64)[:, None]
+    at = np.concatenate([np.minimum(starts + phase, ends - 1), np.maximum(ends - 1 - phase, starts)]).reshape(-1)
+    read_step, is_read = read.at(at)
+    write_step, is_written = written.at(at)
+    late = read_step > write_step if in_step else (read_step > -FAR // 2) & (write_step < FAR // 2)
+    lost = at[late & is_read & is_written & value.find(at)[1]]
+    return int(lost.min()) if len(lost) else None
 
 
 def stretches(*layouts: tuple[Layout, int]) -> tuple[IntArray, IntArray]:

@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from itertools import chain, islice, pairwise
 
 import numpy as np
@@ -333,6 +334,9 @@ def _addresses(tensor: Tensor, rows: IntArray) -> IntArray:
     return found
 
 
+LAST_ASKED = 4
+"""Touches that are kept: of what one value is made by, and read by."""
+
 NO_MORE = Rules()
 """Nothing is aligned, kept, elsewhere or recomputed beyond what must be."""
 
@@ -395,6 +399,8 @@ class Losses:
 
     def __init__(self, run: ReplayedRun) -> None:
         self.run, self.memory, self.tensors = run, run.memory, run.graph.tensors
+        # Of an op that runs whole the same is asked for each row that it meets.
+        self._touches_of = lru_cache(LAST_ASKED)(Touches.of)
 
     def find(self) -> Iterator[Finding]:
         """Each pair of values of which one destroys a byte of the other that is still to be read."""
@@ -450,7 +456,7 @@ class Losses:
         runs = None if read.op is None else self.run.kernels[read.op].reads(tensor.index, read.turn)
         if runs is None:
             return Touched(layout, Touches.whole(layout.elems, _TO_THE_END))
-        return Touched(layout, self._touches(runs, tensor, None, read.unit, latest=True))
+        return Touched(layout, self._touches(runs, tensor, (read.turn, None), read.unit, latest=True))
 
     def _written(self, value: Value, layout: Layout) -> Touched:
         """The first kernel step that writes each element; what is written in unknown order is written at once."""
@@ -460,14 +466,17 @@ class Losses:
         if runs is None or value.part is None:
             return Touched(layout, Touches.whole(layout.elems, _AT_ONCE))
         tensor = self.tensors[value.part.tensor]
-        return Touched(layout, self._touches([runs], tensor, value.part.turn, value.unit, latest=False))
+        turns = value.turn, value.part.turn
+        return Touched(layout, self._touches([runs], tensor, turns, value.unit, latest=False))
 
-    def _touches(self, runs: list[Runs], tensor: Tensor, turn: int | None, unit: int, latest: bool) -> Touches:
+    def _touches(
+        self, runs: list[Runs], tensor: Tensor, turns: tuple[int | None, int | None], unit: int, latest: bool
+    ) -> Touches:
+        """`turns`: the op's, and that of the part of the tensor."""
         first, elems = 0, tensor.elems
-        if tensor.view is None and self.memory.units[tensor.index] > 1:
+        if tensor.view is None and self.memory.units[tensor.index] > 1 and turns[0] is not None:
             runs, first, elems = _around(runs, self.memory.unit_elems(tensor), unit)
-        touches = Touches.of(runs, elems, latest)
-        return self.memory.picked(touches, first, tensor, turn, unit)
+        return self.memory.picked(self._touches_of(tuple(runs), elems, latest), first, tensor, turns[1], unit)
 
 
 def _around(runs: list[Runs], unit_elems: int, unit: int) -> tuple[list[Runs], int, int]:

@@ -29,7 +29,7 @@ from diagmem.planning.needs.problem import Problem
 from diagmem.planning.place import optimal
 from diagmem.planning.place.effort import Effort
 from diagmem.planning.place.rings import with_rings
-from diagmem.planning.plan import Plan, checked
+from diagmem.planning.plan import Plan
 
 Known = dict[tuple[int, ...], Split | None]
 """An op, and how its tensors lie to each other -> how cores share it: nothing else matters."""
@@ -124,17 +124,12 @@ _EFFORT = 0.02
 """Of what one placement may take, for each of these."""
 
 
-def checked_multicore(plan: Plan, advice: str) -> Plan:
-    """The plan with how several cores share it, if it is safe."""
-    if not plan.options.library.is_own:
-        raise PlanError("several cores run our own kernels: plan with kernels 'diagmem', or without cores")
-    return checked(spread(plan), advice)
-
-
 def spread(plan: Plan) -> Plan:
     """The plan, or one of its order whose arena is no larger than is allowed, with the phases in which cores share
     it. Rows seldom lie on those that they are made of, so they stay where they are; so does what was pinned, or lies
     with the caller."""
+    if not plan.options.library.is_own:
+        raise PlanError("several cores run our own kernels: plan with kernels 'diagmem', or without cores")
     is_given = plan.options.pinned_at or plan.options.external or plan.options.pools
     return shared_as_placed(plan) if plan.runs_by_rows or is_given else _Search(plan).best()
 

@@ -16,6 +16,7 @@ rows. Such moves are made as long as they lower the peak.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -36,6 +37,9 @@ MOST_SEGMENTS = 12_000
 """Segments that are tried, about: all of them in networks of up to 109 ops; in larger ones only shorter ones."""
 
 LEAST_LONGEST = 24
+
+MOST_TURNS_OF_SEGMENTS = 10_000_000
+"""In all segments that are tried, about: a few seconds."""
 
 MOST_WORK = 4_000_000
 """Turns that are looked at, over all orders that are tried: about a second."""
@@ -159,10 +163,12 @@ class RowOrders:
     def _demand(self) -> Demand:
         return Demand(self.rows, self.input_rows, self.again)
 
-    @property
+    @cached_property
     def _longest(self) -> int:
         """Ops that a segment may have."""
-        return max(LEAST_LONGEST, MOST_SEGMENTS // max(1, len(self.rows.ops)))
+        turns = sum(op.turns for op in self.rows.ops)
+        by_turns = math.isqrt(2 * MOST_TURNS_OF_SEGMENTS // max(1, turns))
+        return max(LEAST_LONGEST, min(by_turns, MOST_SEGMENTS // max(1, len(self.rows.ops))))
 
     def best(self, dropped: Dropped = frozenset()) -> RowSchedule:
         """The best cut, on demand."""
@@ -193,10 +199,12 @@ class RowOrders:
         """By dynamic programming: the best cut of the first ops, for more and more of them."""
         count = len(self.rows.ops)
         best: list[tuple[int, int]] = [(0, 0)]
+        # What is above that of all ops together is part of no best cut.
+        most = self._peak(0, count, dropped)
         for end in range(1, count + 1):
-            best.append((1 << 62, 0))
+            best.append((most if end == count else 1 << 62, 0))
             for begin in range(end - 1, max(0, end - self._longest) - 1, -1):
-                if best[begin][0] < best[end][0]:
+                if best[begin][0] < best[end][0] and best[begin][0] <= most:
                     best[end] = min(best[end], (max(best[begin][0], self._peak(begin, end, dropped)), begin))
         cuts: list[tuple[int, int]] = []
         end = count

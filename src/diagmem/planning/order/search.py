@@ -20,6 +20,7 @@ import heapq
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 from diagmem.model.schedule import Schedule
@@ -262,17 +263,17 @@ def _run_free(footprint: Footprint, key: int, state: State) -> State:
 def _free_chain(footprint: Footprint, key: int, state: State, op: int) -> State | None:
     """The state after `op` and the ops that wait for it, one for another, at the first point where no more is live
     than now; None if there is no such point, or a step before it needs more than the key."""
-    reached: State = state
+    done, live, chain = state.done, state.live, list[tuple[int, int]]()
     next_op: int | None = op
     while next_op is not None:
-        grown, change = footprint.move(next_op, reached.done)
-        if reached.live + grown > key:
+        grown, change = footprint.move(next_op, done)
+        if live + grown > key:
             return None
-        known = len(reached.ready) - 1
-        reached = after(footprint, reached, next_op, change)
-        if reached.live <= state.live:
-            return reached
-        next_op = reached.ready[known] if len(reached.ready) > known else None
+        chain.append((next_op, change))
+        done, live = done | 1 << next_op, live + change
+        if live <= state.live:
+            return reduce(lambda reached, ran: after(footprint, reached, *ran), chain, state)
+        next_op = next((f for f in footprint.followers[next_op] if not footprint.after_bits[f] & ~done), None)
     return None
 
 

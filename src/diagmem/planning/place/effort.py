@@ -90,7 +90,13 @@ class Effort:
     @property
     def for_whole_tensors(self) -> Effort:
         """Of these there are few, nearly all are proven at once, and several orders are tried: less for each."""
-        return replace(self, fits=self.fits // 10, moves=self.moves // 10, nodes_apart=self.nodes_apart // 50)
+        fits, most_fits, moves = self.fits // 10, self.most_fits // 10, self.moves // 10
+        return replace(self, fits=fits, most_fits=most_fits, moves=moves, nodes_apart=self.nodes_apart // 50)
+
+    @property
+    def for_comparison(self) -> Effort:
+        """Of what nobody needs proven."""
+        return replace(self, proof=0.0)
 
     def fits_for(self, buffers: int) -> int:
         """How many times first fit may place a buffer of so many."""

@@ -18,8 +18,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
+
+import numpy as np
 
 from diagmem.planning.needs.problem import Problem
 from diagmem.planning.place.branch_and_bound import cliques
@@ -106,7 +107,7 @@ def chain_bound(problem: Problem, low: int, high: int) -> int:
 
 def _place(problem: Problem, offsets: Offsets, bound: int, limit: int, effort: Effort) -> tuple[Offsets | None, int]:
     """Offsets within the limit, None if there are none or none were found; and a bound for all offsets."""
-    hard, removed = core(len(problem.buffers), partial(_always_fits, problem, limit))
+    hard, removed = _hard(problem, limit)
     placed: dict[int, int] = {}
     for members in components(problem, hard):
         solution = _solve(problem, members, offsets, bound, limit, effort)
@@ -119,6 +120,8 @@ def _place(problem: Problem, offsets: Offsets, bound: int, limit: int, effort: E
 
 def _solve(problem: Problem, members: list[int], hint: Offsets, bound: int, limit: int, effort: Effort) -> Solution:
     """The lowest placement of a component within the limit."""
+    if pairs_of(problem, members) > max(MOST_PAIRS, len(members) - 1):
+        return Solution(None, bound)
     if len(spanning_forest(problem, members)) < len(members):
         return solve_by_cp_sat(problem, members, hint, bound, limit, effort)
     if place_forest(problem, members, limit) is None:
@@ -140,12 +143,21 @@ def core(count: int, always_fits: Callable[[int, Collection[int]], bool]) -> tup
     return sorted(left), removed
 
 
-def _always_fits(problem: Problem, limit: int, buffer: int, left: Collection[int]) -> bool:
-    unit, align = problem.unit_bytes, problem.buffers[buffer].align_bytes
-    places = (limit - problem.buffers[buffer].size_bytes) // align + 1
+def _hard(problem: Problem, limit: int) -> tuple[list[int], list[int]]:
+    """The core of an arena of `limit` bytes, and the rest."""
+    near_from, near, below, above = problem.near
+    align, size = (np.array([getattr(b, n) for b in problem.buffers]) for n in ("align_bytes", "size_bytes"))
+    own = np.repeat(np.arange(len(align)), np.diff(near_from))
     # An open interval of n units between whole units holds n - 1 of them inside.
-    near = ((below + above) // unit - 1 for other, below, above in problem.neighbours(buffer) if other in left)
-    return places > sum(-(-taken // (align // unit)) for taken in near)
+    taken = -(-((below + above) // problem.unit_bytes - 1) // (align[own] // problem.unit_bytes))
+    left, removed = np.ones(len(align), dtype=np.bool_), list[int]()
+    while True:
+        blocked = np.bincount(own, np.where(left[near], taken, 0), len(align))
+        leaving = np.flatnonzero(left & ((limit - size) // align + 1 > blocked))
+        if not len(leaving):
+            return np.flatnonzero(left).tolist(), removed
+        left[leaving] = False
+        removed += leaving.tolist()
 
 
 def components(problem: Problem, members: Collection[int]) -> list[list[int]]:
@@ -261,6 +273,13 @@ def forest_bound(problem: Problem, members: Collection[int], low: int, high: int
     return high
 
 
+def pairs_of(problem: Problem, members: Sequence[int]) -> int:
+    """Pairs of members that must be kept apart."""
+    inside = np.zeros(len(problem.buffers), dtype=np.bool_)
+    inside[list(members)] = True
+    return int((inside[problem.near.near] & np.repeat(inside, np.diff(problem.near.near_from))).sum()) // 2
+
+
 def solve_by_cp_sat(
     problem: Problem,
     members: Sequence[int],
@@ -278,9 +297,7 @@ def solve_by_cp_sat(
     if any(problem.buffers[buffer].size_bytes > limit for buffer in members):
         return Solution(None, limit + problem.unit_bytes)
     as_rectangles = as_rectangles and not problem.overlaps
-    inside = set(members)
-    pairs = sum(index > buffer and index in inside for buffer in members for index, _, _ in problem.neighbours(buffer))
-    if pairs > MOST_PAIRS and (not as_rectangles or len(members) > MOST_RECTANGLES):
+    if pairs_of(problem, members) > MOST_PAIRS and (not as_rectangles or len(members) > MOST_RECTANGLES):
         return Solution(None, bound)
     proof = effort.proof if effort.budget is None else effort.budget.share(effort.proof)
     if proof < LEAST_PROOF or effort.is_late:
