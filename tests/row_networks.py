@@ -92,6 +92,25 @@ def joined_net(seed: int) -> Graph:
     return with_values(b.graph(b.fully_connected(b.mean(x, True), 3)), seed)
 
 
+def flat_net(seed: int) -> Graph:
+    """Convolutions and pools; then windows as tall as the image, or not; at the end a dense layer over all pixels."""
+    chance = random.Random(seed)
+    b = Images(f"flat{seed}", chance.choice([DType.INT8, DType.FLOAT32]))
+    x = b.input(1, chance.randint(9, 18), chance.randint(3, 8), chance.randint(1, 3))
+    for _ in range(chance.randint(1, 4)):
+        x = _window(b, x, chance.choice(["conv", "depthwise"]), chance)
+        x = b.max_pool(x, 2, chance.randint(1, 2)) if chance.random() < 0.4 and min(x.shape[1:3]) > 1 else x
+    height, width = x.shape[1], min(x.shape[2], chance.randint(1, 2))
+    tall = chance.choice(["none", "none", "conv", "depthwise"])
+    if tall == "conv":
+        x = b.any_conv(x, chance.randint(1, 9), Conv2D(Padding.VALID), (height, width))
+    elif tall == "depthwise":
+        attributes = DepthwiseConv2D(Padding.VALID, multiplier=chance.randint(1, 2), activation=Activation.RELU)
+        x = b.any_depthwise(x, attributes, (height, width))
+    x = b.fully_connected(b.flatten_keras(x), chance.randint(1, 12), chance.choice([Activation.NONE, Activation.RELU]))
+    return with_values(b.graph(b.fully_connected(x, 3)), seed)
+
+
 def image_to_image(dtype: DType) -> Graph:
     """Down, up again, a part cut out, and what was before beside it."""
     b = Images("image to image", dtype)
@@ -101,6 +120,25 @@ def image_to_image(dtype: DType) -> Graph:
     large = b.transposed(b.transposed(small, (1, 12, 4, 6), 3, 2), (1, 24, 8, 4), 4, 2)
     both = b.concat(b.cropped(large, (0, 2, 1, 0), (1, 20, 6, 4)), b.cropped(wide, (0, 2, 1, 1), (1, 20, 6, 2)))
     return with_values(b.graph(b.conv(both, 2, 3)), 1)
+
+
+def digits(dtype: DType, units: int = 10) -> Graph:
+    """A convolution, a pool, a dense layer: as a first tutorial classifies 28x28 digits."""
+    b = Images("digits", dtype)
+    x = b.conv(b.input(1, 28, 28, 1), 12, 3, 1, Padding.VALID, Activation.RELU)
+    x = b.fully_connected(b.flatten_keras(b.max_pool(x, 2, 2)), units)
+    return with_values(b.graph(b.softmax(x)), 1)
+
+
+def eegnet(dtype: DType, electrodes: int = 16, samples: int = 64) -> Graph:
+    """EEGNet: a convolution over time, a depthwise one over all electrodes, a separable one, a dense layer."""
+    b = Images("eegnet", dtype)
+    x = b.any_conv(b.input(1, electrodes, samples, 1), 8, Conv2D(Padding.SAME), (1, 16))
+    x = b.any_depthwise(x, DepthwiseConv2D(Padding.VALID, multiplier=2, activation=Activation.RELU), (electrodes, 1))
+    x = b.average_pool(x, (1, 4), (1, 4))
+    x = b.conv(b.any_depthwise(x, DepthwiseConv2D(Padding.SAME), (1, 8)), 16, 1, activation=Activation.RELU)
+    x = b.fully_connected(b.flatten_keras(b.average_pool(x, (1, 4), (1, 4))), 4)
+    return with_values(b.graph(b.softmax(x)), 1)
 
 
 class Lines(Images):

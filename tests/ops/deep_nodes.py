@@ -3,18 +3,21 @@ and eights: some whose weights two channels can share, some whose numbers do not
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
-from diagmem.model.graph import DType, Node, Padding, Quantisation, Tensor
-from diagmem.ops import Activation
+from diagmem.model.graph import DType, ExplicitPadding, Node, Padding, Quantisation, Tensor
+from diagmem.ops import Activation, kinds
 from diagmem.ops.convolution.conv_2d import Conv2D
 from diagmem.ops.convolution.depthwise_conv_2d import DepthwiseConv2D
 from diagmem.ops.elementwise.binary import Binary
 from diagmem.ops.matrix.products import FullyConnected
 from diagmem.ops.pooling.pool_2d import Pool2D
 from tests.ops.cases import activation, constant, node_of
+from tests.ops.drawing import is_supported
 from tests.ops.fitting import fitted
 
 Rng = np.random.Generator
@@ -36,10 +39,47 @@ def deep_nodes(kind: str, count: int) -> list[Node]:
     return [(_real if kind.endswith(REAL) else _dressed)(node, seed) for seed, node in enumerate(drawn)]
 
 
+TALL = tuple(f"TALL_{kind}" for kind in ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"))
+"""Windows as tall as their image: one row of them covers it."""
+
+
+def tall_nodes(kind: str, count: int) -> list[Node]:
+    """So many nodes of any types of data and weights that can be run row by row."""
+    found = (fitted(_drawn(kind, np.random.default_rng(seed)), seed) for seed in itertools.count())
+    runs = (node for node in found if kinds()[node.op.kind].accumulator_bytes(node) is not None and is_supported(node))
+    return list(itertools.islice(runs, count))
+
+
+def _tall(kind: str, pick: Callable[..., int]) -> Node:
+    """Below a convolution there may be rows that it does not reach."""
+    rows, apart, below = pick(1, 2, 3, 5), pick(1, 1, 2, 3), pick(0, 0, 1, 2)
+    image = [1, max(2, (rows - 1) * apart + 1 + below), pick(1, 3, 4, 6), pick(1, 2, 4, 8, 12)]
+    columns, padding, out = pick(1, 1, 2, 3), pick(0, 0, 1), pick(1, 3, 4, 8, 11, 16)
+    if kind == "FULLY_CONNECTED":
+        weights = constant((out, image[1] * image[2] * image[3]))
+        return node_of(kind, FullyConnected(), [activation(image), weights, constant((out,))])
+    width = min(columns, image[2])
+    how = (
+        ExplicitPadding(0, 0, padding, padding),
+        image[1],
+        pick(1, 2),
+        apart,
+        pick(1, 2) if 2 * width - 1 <= image[2] else 1,
+    )
+    if kind == "CONV_2D":
+        inputs = [activation(image), constant((out, rows, width, image[3])), constant((out,))]
+        return node_of(kind, Conv2D(*how), inputs)
+    depth = image[3] * pick(1, 1, 2, 3)
+    inputs = [activation(image), constant((1, rows, width, depth)), constant((depth,))]
+    return node_of(kind, DepthwiseConv2D(*how, depth // image[3]), inputs)
+
+
 def _drawn(kind: str, rng: Rng) -> Node:
     def pick(*choices: int) -> int:
         return int(rng.choice(choices))
 
+    if kind.startswith("TALL_"):
+        return _tall(kind.removeprefix("TALL_"), pick)
     image = [pick(1, 1, 2), pick(1, 3, 5, 6), pick(1, 2, 4, 5, 7), pick(1, 3, 4, 8, 10, 12, 16, 20)]
     kernel, stride = (pick(1, 2, 3), pick(1, 2, 3, 3)), (pick(1, 2), pick(1, 2))
     dilation = (pick(1, 1, 1, 2), pick(1, 1, 1, 2))

@@ -15,12 +15,12 @@ from diagmem.kernels.rows import RowOp, row_graph
 from diagmem.model.graph import Graph, Node, Tensor
 from diagmem.model.schedule import Schedule, Step
 from diagmem.ops import OpKind, kinds
-from diagmem.ops.c_call import CPointers, CRow, CRows
+from diagmem.ops.c_call import QUANTISED_OR_FLOAT, CPointers, CRow, CRows
 from diagmem.planning.plan import Storage
 from diagmem.verification import reference
 from diagmem.verification.harness import differences, spans
 from diagmem.verification.host import Machine, trace_on_host
-from tests.ops.deep_nodes import KINDS, deep_nodes
+from tests.ops.deep_nodes import KINDS, REAL, TALL, deep_nodes, tall_nodes
 from tests.ops.drawing import CASES, runnable
 from tests.ops.fitting import input_values
 from tests.profiles import some
@@ -112,7 +112,7 @@ def test_each_row_is_right(case: str) -> None:
     if shutil.which("gcc") is None:
         pytest.skip("needs gcc")
     programs = check_rows(by_rows(case, some(40)))
-    assert any(map(is_overlapped, programs)) or case in ("reduce", "concatenation")
+    assert any(map(is_overlapped, programs)) or case in ("reduce", "concatenation", "fully_connected")
 
 
 @pytest.mark.parametrize("kernels", ["diagmem-dsp", "diagmem-dsp/all"])
@@ -124,6 +124,26 @@ def test_each_row_is_right_of_kernels_for_more_than_plain_c(kind: str, kernels: 
     nodes = [node for node in deep_nodes(kind, 50) if not row_op(alone(node, ""), kernels).is_whole]
     assert len(nodes) > 5
     assert any(map(is_overlapped, check_rows(nodes, kernels)))
+
+
+@pytest.mark.parametrize("kind", [*TALL, *(kind + REAL for kind in TALL)])
+def test_rows_are_summed_up_right_by_kernels_for_more_than_plain_c(kind: str) -> None:
+    """Where one row of windows covers the image: packed weights, and those that cannot be packed; single precision."""
+    if shutil.which("gcc") is None:
+        pytest.skip("needs gcc")
+    nodes = [node for node in deep_nodes(kind, 40) if not row_op(alone(node, ""), "diagmem-dsp").is_whole]
+    assert len(nodes) > 20
+    check_rows(nodes, "diagmem-dsp")
+
+
+@pytest.mark.parametrize("kind", TALL)
+def test_rows_are_summed_up_right(kind: str) -> None:
+    """The same in plain C, for all types of numbers."""
+    if shutil.which("gcc") is None:
+        pytest.skip("needs gcc")
+    nodes = tall_nodes(kind, 60)
+    assert {node.input(0).dtype for node in nodes} == {*QUANTISED_OR_FLOAT}
+    check_rows(nodes)
 
 
 def check_rows(nodes: Sequence[Node], kernels: str = "diagmem") -> list[Program]:

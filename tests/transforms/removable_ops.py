@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 
@@ -9,6 +10,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from diagmem.model.graph import DType, Graph
+from diagmem.ops.matrix.products import FullyConnected
 from diagmem.ops.moving.concatenation import Concatenation, Pack
 from diagmem.ops.moving.fill import Known
 from diagmem.ops.moving.pad import Pad
@@ -142,8 +144,32 @@ def _active(net: Tangle, chance: random.Random, images: list[int]) -> list[int]:
     return [net.relu(net.conv(_recent(chance, images), 2))]
 
 
+def _flattened(net: Tangle, chance: random.Random, images: list[int]) -> list[int]:
+    """A dense layer over all pixels."""
+    x = _recent(chance, images)
+    size = math.prod(net.tensors[x].shape)
+    flat = net.reshape(x, 1, size) if chance.random() < 0.7 else net.reshape(net.reshape(x, 1, 1, size), 1, size)
+    made = net.op("FULLY_CONNECTED", FullyConnected(), flat, net.filters(x, chance.randint(1, 3), size))
+    return [net.reshape(made, 1, 1, 1, net.tensors[made].shape[1])]
+
+
 _MOVES: list[Move] = [
-    *(_join, _join, _join, _grow, _grow, _cut, _split, _reshaped, _padded, _padded, _twins, _active, _known),
+    *(
+        _join,
+        _join,
+        _join,
+        _grow,
+        _grow,
+        _cut,
+        _split,
+        _reshaped,
+        _padded,
+        _padded,
+        _twins,
+        _active,
+        _known,
+        _flattened,
+    ),
     lambda net, chance, images: [net.conv(_recent(chance, images), chance.randint(1, 3), chance.choice([1, 3]))],
     lambda net, chance, images: [net.depthwise(_recent(chance, images))],
     lambda net, chance, images: [net.pool(_recent(chance, images), 2, chance.choice([1, 2]))],

@@ -30,7 +30,7 @@ from diagmem.verification.harness import differences, spans
 from diagmem.verification.host import Machine, run_on_host, trace_on_host
 from diagmem.verification.reference import sample_inputs
 from tests.backends.c.models import compiler, with_weights
-from tests.row_networks import UNOPTIMISED, image_net, image_to_image, line_net, side_by_side
+from tests.row_networks import UNOPTIMISED, flat_net, image_net, image_to_image, line_net, side_by_side
 
 MLPERF_TINY = ("ad01_int8", "kws_ref_model", "pretrainedResnet_quant", "vww_96_int8")
 LARGEST = {
@@ -48,7 +48,7 @@ def by_rows(graph: Graph, input_rows: bool = False, skip: Collection[str] = ()) 
     return made if made.schedule.has_turns else None
 
 
-@pytest.mark.parametrize(("net", "seeds", "least"), [(image_net, 44, 20), (line_net, 30, 20)])
+@pytest.mark.parametrize(("net", "seeds", "least"), [(image_net, 44, 20), (line_net, 30, 20), (flat_net, 24, 9)])
 def test_random_networks(net: Callable[[int], Graph], seeds: int, least: int) -> None:
     """Strides, pads, dilations, residuals, pools, several readers, integers and floats, images and lines: every row
     that is made is right, under the sanitizers."""
@@ -75,7 +75,9 @@ def wrong(program: Program, sent: bytes, run: int, values: object) -> Iterator[s
     return differences(expected, values, sent[run * size : (run + 1) * size])  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("net", "seed"), [(image_net, 3), (image_net, 12), (line_net, 5), (line_net, 11)])
+@pytest.mark.parametrize(
+    ("net", "seed"), [(image_net, 3), (image_net, 12), (line_net, 5), (line_net, 11), (flat_net, 2), (flat_net, 3)]
+)
 def test_random_networks_with_streamed_input(net: Callable[[int], Graph], seed: int) -> None:
     """The caller's rows come one by one; the run is complete with the last one, and not before."""
     compiler("gcc")

@@ -215,10 +215,22 @@ class RowOp:
 
 @dataclass(frozen=True)
 class RowGraph:
-    """`ops` in file order, by index."""
+    """`ops` in file order, by index. `unsummed`: the numbers of those that could take rows into sums, and run whole."""
 
     graph: Graph
     ops: tuple[RowOp, ...]
+    unsummed: frozenset[int] = frozenset()
+
+    def with_whole(self, numbers: Iterable[int]) -> RowGraph:
+        """The same where the ops of these numbers take no rows into sums."""
+        whole = frozenset(numbers) - self.unsummed
+        parts = _written_parts(self.graph) if whole else {}
+        nodes = zip(self.graph.nodes, self.ops, strict=True)
+        ops = (
+            _of_parts(_whole(node), parts, self.graph) if node.op.number in whole and op.accumulator_bytes else op
+            for node, op in nodes
+        )
+        return replace(self, ops=tuple(ops), unsummed=self.unsummed | whole) if whole else self
 
     @cached_property
     def rows(self) -> tuple[int, ...]:

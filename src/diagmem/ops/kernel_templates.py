@@ -48,9 +48,14 @@ _NUMBERS = {
 _KERNELS = {
     "conv_2d": ("f32", "s16", "s4", "s8", "u8", "w16_f32", "w8_f32"),
     "depthwise_conv_2d": ("f32", "s16", "w16_f32", "w8_f32"),
+    "depthwise_row_sums": ("f32", "s16", "s8", "u8"),
     "fully_connected": tuple(_NUMBERS),
+    "row_sums": ("f32", "s16", "s8", "u8", "vfp_f32"),
 }
 """A template -> the kernels that are made of it."""
+
+_SUMS = {"f32": "float", "s16": "int64_t", "s8": "int32_t"}
+"""By the struct that finishes them."""
 
 _WIDTH = 120
 _CONDITION = re.compile(r"^\[([\w ]+)\](.*\n)", re.MULTILINE)
@@ -66,7 +71,8 @@ def kernels_of(file: str, text: str) -> Iterator[tuple[str, str]]:
 
 def _kernel(text: str, name: str) -> str:
     kept = _CONDITION.sub(lambda line: line[2] if name in line[1].split() else "", text)
-    filled = Template(kept).substitute(_NUMBERS[name]._asdict(), name=name)
+    numbers = _NUMBERS[name]
+    filled = Template(kept).substitute(numbers._asdict(), name=name, sum=_SUMS[numbers.channels])
     aligned = _COMMENTED_FIELDS.sub(_aligned, _COMMENT.sub(_refilled, filled))
     return "".join(map(_broken, aligned.splitlines(keepends=True)))
 

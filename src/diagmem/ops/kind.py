@@ -95,6 +95,9 @@ class OpKind(ABC):
     """Those of the names whose border is read as zeros, or not at all, so that a PAD before them can become a part of
     it."""
 
+    flattens: ClassVar[tuple[str, ...]] = ()
+    """Those of the names that take the elements of the data in their order, whatever shape they have."""
+
     reads_only_shapes: ClassVar[bool] = False
     """Whether it looks at the shapes of its inputs, and not at their values: what it makes is known before a run."""
 

@@ -19,7 +19,7 @@ from diagmem.planning.needs.footprint import Footprint, footprint
 from diagmem.planning.needs.problem import Problem
 from diagmem.planning.options import ALL, AUTO, BEST, LAYER_BY_LAYER, ROW_BY_ROW, ROWS, SPEED, STREAMED, WAYS, Options
 from diagmem.planning.order.joint import Joint, jointly
-from diagmem.planning.order.rows import RowSchedule, recomputing_orders
+from diagmem.planning.order.rows import RowSchedule, recomputing_orders, sums_that_cost
 from diagmem.planning.order.search import SCHEDULERS, every_order, file_order, gates, search
 from diagmem.planning.place import MULTI_START, OPTIMAL, Allocator, Placement, optimal
 from diagmem.planning.place.effort import Effort
@@ -467,6 +467,8 @@ class _Planner:
         found = [] if asked.input_rows else [self.layer_by_layer]
         is_planned = not asked.input_rows or "whole" in vars(self)
         whole_bytes = self.whole.arena_bytes if is_planned else None
+        (_, whole), *others = sums_that_cost(needs.rows, asked.input_rows) or [(0, frozenset[int]())]
+        summing, needs = needs, needs.with_whole(whole)
         orders = recomputing_orders(needs.rows, asked.input_rows, asked.recompute)
         step, once = "streamed input" if asked.input_rows else "rows", tuple[Rung, ...]()
         for number, order in enumerate(orders):
@@ -477,6 +479,10 @@ class _Planner:
             chosen = row_by_row(needs, order, place, () if number else wide_orders(self.model, needs, removals))
             if not number:
                 used, chosen, more = self._with_fewer_ops(needs, order, place, chosen)
+                for other in (summing.with_whole(some) for least, some in others if least < chosen.arena_bytes):
+                    made = row_by_row(other, recomputing_orders(other.rows, asked.input_rows, 1.0)[0], place)
+                    if made.arena_bytes < chosen.arena_bytes:
+                        used, chosen, more = other, made, ()
                 gone += more
             again = float(order.macs / orders[0].macs) if orders[0].macs else 1.0
             if not found or chosen.arena_bytes < found[-1].arena_bytes:
@@ -494,7 +500,7 @@ class _Planner:
         names = [name for name in self.transforms if name not in FOR_ROWS and self.options.cores == 1]
         removed = without_ops_by_rows(needs, order, names, self.effort) if names else None
         if removed is not None and not self.effort.is_late:
-            lean = footprint(removed.graph, needs.options)
+            lean = footprint(removed.graph, needs.options).with_whole(needs.rows.unsummed)
             chosen = row_by_row(lean, recomputing_orders(lean.rows, needs.options.input_rows, 1.0)[0], place)
             if chosen.arena_bytes < best.arena_bytes:
                 return lean, chosen, removed.removals

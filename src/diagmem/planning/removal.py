@@ -85,7 +85,8 @@ def wide_orders(model: Graph, needs: Footprint, removals: tuple[Removal, ...]) -
     if len(names) == len(removals):
         return ()
     wide = transformed(model, names)[0]
-    order = recomputing_orders(footprint(wide, needs.options).rows, needs.options.input_rows, 1.0)[0].schedule
+    rows = footprint(wide, needs.options).rows.with_whole(needs.rows.unsummed)
+    order = recomputing_orders(rows, needs.options.input_rows, 1.0)[0].schedule
     index_of = {PUSH: PUSH, **{op.number: op.index for op in needs.graph.ops}}
     numbers = {PUSH: PUSH, **{op.index: op.number for op in wide.ops}}
     steps = (replace(s, op=index_of[numbers[s.op]]) for s in order.steps if numbers[s.op] in index_of)
@@ -96,7 +97,7 @@ def without_ops_by_rows(needs: Footprint, order: RowSchedule, names: Collection[
     """The graph that a run row by row can do without more ops of: those whose results become parts of others, or are
     there already, as many as let what lives stay within that of the order given. None if there are none."""
     graph, options = needs.graph, needs.options
-    trials = _RowTrials(graph, options, 0, effort)
+    trials = _RowTrials(graph, options, effort, needs.rows.unsummed)
     gone = {op for removal in transformed(graph, names)[1] for op in removal.ops}
     # What is flattened at the end, a single row, makes no difference to rows.
     matters = any(graph.tensors[t].rows > 1 for op in graph.ops if op.number in gone for t in op.outputs)
@@ -181,12 +182,13 @@ class _Trials:
 class _RowTrials(_Trials):
     """The same for runs row by row: judged by what lives, in the order found."""
 
-    def __init__(self, graph: Graph, options: Options, limit_bytes: int, effort: Effort) -> None:
-        super().__init__(graph, options, limit_bytes, effort)
+    def __init__(self, graph: Graph, options: Options, effort: Effort, unsummed: Collection[int]) -> None:
+        super().__init__(graph, options, 0, effort)
+        self.unsummed = unsummed
         self.left = min(MOST_ROW_TRIALS, MOST_TURNS_TRIED // max(1, sum(tensor.rows for tensor in graph.tensors)))
 
     def needed_bytes(self, graph: Graph) -> int:
-        needs = footprint(graph, self.options)
+        needs = footprint(graph, self.options).with_whole(self.unsummed)
         order = recomputing_orders(needs.rows, self.options.input_rows, 1.0)[0]
         return build_problem(needs, order.schedule).lower_bound_bytes
 

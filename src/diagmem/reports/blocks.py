@@ -12,12 +12,12 @@ from functools import cached_property
 import numpy as np
 
 from diagmem.kernels import Library
-from diagmem.kernels.rows import row_graph
 from diagmem.model.graph import DType, IntArray, Node
 from diagmem.model.schedule import PUSH
 from diagmem.ops import kind_of
 from diagmem.ops.accesses import Accesses, Runs
-from diagmem.planning.needs.build_problem import row_lives
+from diagmem.planning.needs.build_problem import as_run, row_lives
+from diagmem.planning.needs.footprint import footprint
 from diagmem.planning.needs.problem import Buffer, live_bytes
 from diagmem.planning.plan import Plan
 
@@ -144,7 +144,7 @@ class RowWindow:
 
 def row_windows(plan: Plan) -> Mapping[int, RowWindow]:
     """Tensor -> its window, for those of a plan that runs row by row which are in one piece and have several rows."""
-    rows = row_graph(plan.graph, plan.options.library)
+    rows = as_run(footprint(plan.graph, plan.options), plan.schedule).rows
     steps = [(step.op, step.turn or 0) for step in plan.schedule.steps]
     lives: dict[int, list[tuple[int, range]]] = {}
     for (tensor, row), found in row_lives(rows, steps).items():

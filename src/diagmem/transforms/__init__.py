@@ -26,7 +26,7 @@ from diagmem.transforms.cleanup import (
 from diagmem.transforms.in_place import remove_concat, remove_slices, state_in_place
 from diagmem.transforms.narrow_types import narrow_integers, narrow_state, narrow_weights
 from diagmem.transforms.remove_channels import remove_channels
-from diagmem.transforms.time_as_rows import time_as_rows
+from diagmem.transforms.time_as_rows import drop_flatten, time_as_rows
 
 Transform = Callable[[Graph, Choice], Graph]
 
@@ -41,6 +41,7 @@ TRANSFORMS: Mapping[str, Transform] = {
     "narrow-integers": narrow_integers,
     "remove-channels": remove_channels,
     "time-as-rows": time_as_rows,
+    "drop-flatten": drop_flatten,
     "drop-no-ops": drop_no_ops,
     "merge-duplicates": merge_duplicates,
     "state-in-place": state_in_place,
@@ -65,7 +66,7 @@ ALWAYS = (
 CHANNELS = "remove-channels"
 """The one that makes tensors narrower."""
 
-ONLY_FOR_ROWS = ("time-as-rows",)
+ONLY_FOR_ROWS = ("time-as-rows", "drop-flatten")
 """Those that do nothing for ops that run whole."""
 
 FOR_ROWS = (*ALWAYS, *ONLY_FOR_ROWS)

@@ -15,7 +15,7 @@ from diagmem.model.graph import ABSENT, Graph, Node, Op, Shape, Tensor
 from diagmem.ops import kind_of
 from diagmem.ops.kind import ColumnsAsRows
 from diagmem.ops.moving.reshape import Reshape
-from diagmem.transforms._editing import Choice, edited, is_movable, is_seen_by_caller
+from diagmem.transforms._editing import Choice, edited, is_among, is_movable, is_seen_by_caller
 
 AXES: Mapping[int, tuple[int, ...]] = {3: (0, 1, 3), 4: (0, 2, 1, 3)}
 """Rank -> where each axis goes."""
@@ -27,6 +27,44 @@ def time_as_rows(graph: Graph, choice: Choice) -> Graph:
     if turned.shapes:
         graph = turned.graph()
     return _without_reshapes(graph, choice)
+
+
+def drop_flatten(graph: Graph, choice: Choice) -> Graph:
+    """What takes the elements of an image into sums in their order reads the image, whose rows may then come and go,
+    and not a reshape of it."""
+    changed: dict[int, Op] = {}
+    gone: list[int] = []
+    for node in graph.nodes:
+        path = list(_flattening(graph, node, choice)) if is_among(node.op, lambda kind: kind.flattens) else []
+        if path:
+            image = graph.nodes[path[-1]].input(0)
+            attributes = replace(node.attributes, keep_num_dims=False)
+            op = replace(node.op, inputs=(image.index, *node.op.inputs[1:]), attributes=attributes)
+            if _takes_rows(Node(op, (image, *node.inputs[1:]), node.outputs)):
+                changed[op.index] = op
+                gone += path
+    return edited(graph, without=gone, ops=changed) if changed else graph
+
+
+def _flattening(graph: Graph, node: Node, choice: Choice) -> Iterator[int]:
+    """The reshapes before an op, the last first, that nothing else reads."""
+    while node.op.inputs[0] in graph.producer and len(graph.readers(node.op.inputs[0])) == 1:
+        data, node = node.input(0), graph.nodes[graph.producer[node.op.inputs[0]]]
+        kind = kind_of(node.op.kind)
+        if kind is None or not kind.is_alias or not choice(node.op) or is_seen_by_caller(graph, data.index):
+            return
+        source = node.input(0)
+        is_same = (source.dtype, source.quantisation) == (data.dtype, data.quantisation)
+        if not is_same or not all(is_movable(t) and t.view is None for t in (source, data)):
+            return
+        yield node.op.index
+
+
+def _takes_rows(node: Node) -> bool:
+    kind = kind_of(node.op.kind)
+    assert kind is not None
+    has_shape = kind.output_shapes(node.op.kind, node.attributes, node.inputs) == (node.output.shape,)
+    return has_shape and kind.accumulator_bytes(node) is not None
 
 
 def as_rows(tensor: Tensor) -> Shape | None:

@@ -131,9 +131,6 @@ def _named(label: str, row: int | None) -> str:
     return f"'{label}'" if row is None else f"'{label}'[{row}]"
 
 
-WORD_BYTES = 4
-"""Kernels keep 32-bit words in their scratch, and their sums."""
-
 _HIGHEST = 1 << 48
 """No arena reaches so far; addresses below it are computed with safely."""
 
@@ -170,7 +167,11 @@ def held_bytes(kernels: Sequence[Kernel], graph: Graph, schedule: Schedule) -> l
     found = []
     for op, kernel in enumerate(kernels):
         if op in by_turns and kernel.sums_bytes:
-            found.append(Held(op, f"sums of {kernel.node.label}", kernel.sums_bytes, WORD_BYTES))
+            found.append(
+                Held(
+                    op, f"sums of {kernel.node.label}", kernel.sums_bytes, kernel.sums_bytes // kernel.node.output.elems
+                )
+            )
         elif kernel.scratch_bytes:
             found.append(Held(op, f"scratch of {kernel.node.label}", kernel.scratch_bytes, kernel.scratch_align_bytes))
     if PUSH in by_turns:

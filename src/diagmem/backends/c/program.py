@@ -224,6 +224,8 @@ class Program:
         """What the arena's start must be a multiple of."""
         held = [self.state.at_bytes if op == PUSH else self.library.scratch_align_bytes for op in self.scratch]
         held += [weights.align_bytes for weights in self.copied_weights.values()]
+        by_rows = [self.graph.nodes[op] for op in self.scratch if op in self.visits and op != PUSH]
+        held += [self.rows.ops[n.op.index].accumulator_bytes // n.output.elems for n in by_rows]
         return max([self.offset_align_bytes, *(t.dtype.size_bytes for t in self.tensors), *held])
 
     @cached_property

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,7 +15,9 @@ from diagmem.ops.c_call import QUANTISED_OR_FLOAT, CCall, by_type
 from diagmem.ops.kind import Array, ColumnsAsRows, Inputs, Rewritten, Shapes, Values
 from diagmem.ops.loops.windowed import WindowedKind, WindowedLoop
 from diagmem.ops.numerics.quantised import centred_weights, float_weights, zero_point_of
+from diagmem.ops.numerics.row_sums import RowSums, row_sum_bytes, row_sums_call
 from diagmem.ops.numerics.weighted_sums import finished, weighted_fitting
+from diagmem.ops.orders import Variant
 from diagmem.ops.sampling import Fitting
 
 
@@ -58,6 +62,28 @@ class ConvolutionKind(WindowedKind):
         shape = tuple(filters.shape[axis] for axis in change.axes)
         data = None if filters.data is None else np.ascontiguousarray(filters.data.transpose(change.axes))
         return Rewritten(window.attributes, {1: replace(filters, shape=shape, data=data)})
+
+    @abstractmethod
+    def row_sums(self, node: Node, sums: RowSums = row_sums_call) -> CCall:
+        """The call that takes a row of the input into sums, if one row of windows covers it."""
+
+    def accumulator_bytes(self, node: Node) -> int | None:
+        is_mixed = self.axis == 0 and self.groups(node) > 1
+        return None if is_mixed else row_sum_bytes(node, self.window(node).rows)
+
+    def by_rows(self, node: Node, call: Callable[[Node], CCall]) -> CCall:
+        return super().by_rows(node, call) if self.accumulator_bytes(node) is None else call(node)
+
+    def c_row_call(self, node: Node) -> CCall:
+        return self.by_rows(node, self.c_call if self.accumulator_bytes(node) is None else self.row_sums)
+
+    def taking_rows(
+        self, node: Node, variants: Iterable[Variant], sums: RowSums = row_sums_call
+    ) -> tuple[Variant, ...]:
+        """The variants with a row call that does so."""
+        if self.accumulator_bytes(node) is None:
+            return tuple(variants)
+        return tuple(replace(v, row_call=partial(self.row_sums, sums=sums)) for v in variants)
 
     def macs(self, node: Node) -> int:
         filters = node.input(1)

@@ -44,6 +44,7 @@ from diagmem.ops.numerics.packed import (
     vectors_of,
 )
 from diagmem.ops.numerics.quantised import zero_point_of
+from diagmem.ops.numerics.row_sums import RowSums, packed_row_sums_call, row_sums_call, vfp_row_sums_call
 from diagmem.ops.numerics.weighted_sums import (
     BIAS_TYPE,
     BY_CHANNEL,
@@ -133,12 +134,13 @@ class Conv2DKind(ConvolutionKind):
         if loop.groups > 1:
             return ()
         if {node.input(0).dtype, node.input(1).dtype} == {DType.FLOAT32}:
-            return (Variant(Order.BLOCKS, Order.BLOCKS, _vfp_call, block=CHANNELS_OF_A_BLOCK),)
+            variant = Variant(Order.BLOCKS, Order.BLOCKS, _vfp_call, block=CHANNELS_OF_A_BLOCK)
+            return self.taking_rows(node, (variant,), vfp_row_sums_call)
         if not is_8_bit(node):
             return ()
         if instructions is InstructionSet.MVE:
-            return MveConv2D(node, loop).variants()
-        return DspConv2D(node, loop).variants()
+            return self.taking_rows(node, MveConv2D(node, loop).variants())
+        return self.taking_rows(node, DspConv2D(node, loop).variants(), packed_row_sums_call)
 
     def cuts(self, node: Node, variant: Variant | None) -> tuple[Cut, ...]:
         """Blocks of channels where weights are stored so."""
@@ -149,6 +151,11 @@ class Conv2DKind(ConvolutionKind):
             return (pixels,)
         # The channels of a single pixel are neighbours.
         return pixels, Cut(Along.CHANNELS, node.output.shape[-1], CHANNELS_OF_A_BLOCK, can_hold=pixels.units == 1)
+
+    def row_sums(self, node: Node, sums: RowSums = row_sums_call) -> CCall:
+        own = dict.fromkeys(("in_scale", "filter_scale"), 0.0) | {"out_scale": 1.0}
+        is_unsigned = node.output.dtype is DType.UINT8
+        return sums(node, self.axis, self.loop(node), values_of(node.input(1)), own if is_unsigned else {})
 
     def plain_call(self, node: Node) -> CCall:
         return _call(node)

@@ -30,6 +30,7 @@ from diagmem.ops.numerics.packed import (
     words,
     words_of,
 )
+from diagmem.ops.numerics.row_sums import RowSums, depthwise_row_sums_call, row_sums_call
 from diagmem.ops.numerics.weighted_sums import BY_CHANNEL, c_padding, halves, interleaved, kernel_suffix, window_call
 from diagmem.ops.options import Activation, Table
 from diagmem.ops.orders import InstructionSet, Order, Variant
@@ -107,12 +108,16 @@ class DepthwiseConv2DKind(ConvolutionKind):
     def variants(self, node: Node, instructions: InstructionSet) -> tuple[Variant, ...]:
         loop = self.loop(node)
         if loop.group_out == 1 and all(node.input(p).dtype is DType.FLOAT32 for p in (0, 1)):
-            return (Variant(Order.EIGHTS, Order.EIGHTS, _vfp_call),)
+            return self.taking_rows(node, (Variant(Order.EIGHTS, Order.EIGHTS, _vfp_call),))
         if loop.group_out > 1 or not is_8_bit(node):
             return ()
         is_mve = instructions is InstructionSet.MVE
         order, call = (Order.EIGHTS, _mve_call) if is_mve else (Order.FOURS, _fours_call)
-        return (Variant(order, order, call),)
+        return self.taking_rows(node, (Variant(order, order, call),))
+
+    def row_sums(self, node: Node, sums: RowSums = row_sums_call) -> CCall:
+        filters = values_of(node.input(1))
+        return depthwise_row_sums_call(node, self.loop(node), filters[0], by_channel(filters))
 
     def cuts(self, node: Node, variant: Variant | None) -> tuple[Cut, ...]:
         """Channels by whole groups, where each is made of one of the input."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from diagmem.model.errors import ModelError
-from diagmem.model.graph import DType, Node, Shape, row_major_strides
+from diagmem.model.graph import DType, Nhwc, Node, Shape, Window1D, row_major_strides
 from diagmem.model.schedule import Along, Cut
 from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.c_call import (
@@ -30,6 +32,7 @@ from diagmem.ops.kind import Array, Inputs, OpKind, Shapes, Values, held_separat
 from diagmem.ops.loops.broadcast import c_walk
 from diagmem.ops.loops.chunks import outer_sum
 from diagmem.ops.loops.pixels import AxisTerm, separation_of
+from diagmem.ops.loops.windowed import WindowedLoop
 from diagmem.ops.numerics.packed import Channels, c_eights, c_packed, is_8_bit, packed_channels, vectors_of
 from diagmem.ops.numerics.quantised import (
     Requantisation,
@@ -39,6 +42,13 @@ from diagmem.ops.numerics.quantised import (
     scale_of,
     stored_zero,
     zero_point_of,
+)
+from diagmem.ops.numerics.row_sums import (
+    RowSums,
+    packed_row_sums_call,
+    row_sum_bytes,
+    row_sums_call,
+    vfp_row_sums_call,
 )
 from diagmem.ops.numerics.single_precision import product_in_order
 from diagmem.ops.numerics.weighted_sums import (
@@ -72,7 +82,7 @@ class FullyConnected:
 
 
 class FullyConnectedKind(OpKind):
-    names = clamps = ("FULLY_CONNECTED",)
+    names = clamps = flattens = ("FULLY_CONNECTED",)
     table = Table(FullyConnected, ("FusedActivationFunction", "KeepNumDims", BIAS_TYPE))
     orders = (Order.BLOCKS, Order.REFERENCE)
     int8_version = 4
@@ -110,6 +120,16 @@ class FullyConnectedKind(OpKind):
         own = _written_before_the_last_read(outputs, order) * out_size
         return separation_of((AxisTerm.even(rows, row_gain), AxisTerm(None, own) if own else AxisTerm(0, None)))
 
+    def accumulator_bytes(self, node: Node) -> int | None:
+        """Each row of an image whose elements are all inputs of each output is added up as it comes."""
+        return row_sum_bytes(node, _over_image(node).rows) if _sizes(node.inputs)[0] == 1 else None
+
+    def by_rows(self, node: Node, call: Callable[[Node], CCall]) -> CCall:
+        return call(node)
+
+    def c_row_call(self, node: Node) -> CCall:
+        return _row_sums(node, row_sums_call)
+
     def macs(self, node: Node) -> int:
         return math.prod(_sizes(node.inputs))
 
@@ -126,7 +146,10 @@ class FullyConnectedKind(OpKind):
         real = {DType.FLOAT32: _vfp_call} if node.input(1).dtype is DType.FLOAT32 else {}
         call = {**real, **packed}.get(node.input(0).dtype)
         block = 0 if call is _mve_call else CHANNELS_OF_A_BLOCK
-        return () if call is None else (Variant(Order.BLOCKS, Order.BLOCKS, call, block=block),)
+        if call is None:
+            return ()
+        by_rows = {_packed_call: packed_row_sums_call, _vfp_call: vfp_row_sums_call}.get(call, row_sums_call)
+        return (Variant(Order.BLOCKS, Order.BLOCKS, call, partial(_row_sums, sums=by_rows), block=block),)
 
     def cuts(self, node: Node, variant: Variant | None) -> tuple[Cut, ...]:
         """Rows, or the blocks of outputs of an only one, where weights are stored so."""
@@ -141,10 +164,13 @@ class FullyConnectedKind(OpKind):
 
     def sample(self, name: str, draw: Draw) -> Node:
         """One or more rows, of more outputs than a block has now and then; the data may have any shape that the weights
-        divide."""
+        divide, or be an image that is a single row of them."""
         outputs, size = draw.integer(1, 12), draw.size()
         attributes = FullyConnected(draw.fused(), keep_num_dims=draw.boolean())
         data = activation((*draw.many(0, 4, draw.small), size), draw.dtype())
+        if len(data.shape) == 4 and not attributes.keep_num_dims and draw.boolean():
+            data = replace(data, shape=(1, *data.shape[1:]))
+            size = data.elems
         inputs = [data, draw.operand((outputs, size)), draw.choice((None, draw.operand((outputs,))))]
         return node_of(self, name, attributes, inputs, (draw.dtype(),))
 
@@ -171,6 +197,20 @@ def _sizes(inputs: Inputs) -> tuple[int, int, int]:
         )
     outputs, size = weights.shape
     return data.elems // size, outputs, size
+
+
+def _over_image(node: Node) -> WindowedLoop:
+    """A window as large as the image whose elements are all inputs, its rows taken as one pixel each."""
+    data, outputs = node.input(0), _sizes(node.inputs)[1]
+    image, out = Nhwc(1, data.rows, 1, data.elems // data.rows), Nhwc(1, 1, 1, outputs)
+    rows, sizes = Window1D.resolve(data.rows, data.rows, 1), (data.dtype.size_bytes, node.output.dtype.size_bytes)
+    return WindowedLoop(image, out, rows, Window1D.resolve(1, 1, 1), 1, *sizes)
+
+
+def _row_sums(node: Node, sums: RowSums) -> CCall:
+    loop, weights = _over_image(node), values_of(node.input(1))
+    by_row = weights.reshape(len(weights), loop.image.height, -1)
+    return sums(node, 0, loop, by_row, _c_scales(node))
 
 
 def _written_before_the_last_read(outputs: int, order: Order) -> int:

@@ -62,7 +62,7 @@
 /* Adds the products of all runs to the sums of a block. */
 static DIAGMEM_APART void diagmem_add_runs_vfp_f32(const diagmem_run *runs, int32_t count, const float *w,
                                                    float *sums) {
-    float a = 0, b = 0, c = 0, d = 0, e = 0, f = 0, g = 0, h = 0;
+    float a = sums[0], b = sums[1], c = sums[2], d = sums[3], e = sums[4], f = sums[5], g = sums[6], h = sums[7];
     for (const diagmem_run *const end = runs + count; runs != end; ++runs) {
         const float *x = runs->at;
         int32_t left = runs->count;
@@ -79,9 +79,6 @@ static DIAGMEM_APART void diagmem_add_runs_vfp_f32(const diagmem_run *runs, int3
 /* The same for a block of fewer channels. */
 static DIAGMEM_APART void diagmem_add_rest_vfp_f32(const diagmem_run *runs, int32_t count, const float *w,
                                                    int32_t channels, float *sums) {
-    for (int32_t i = 0; i < channels; ++i) {
-        sums[i] = 0;
-    }
     for (const diagmem_run *const end = runs + count; runs != end; ++runs) {
         const float *const x = runs->at;
         for (int32_t k = 0; k < runs->count; ++k) {
@@ -99,7 +96,7 @@ static inline void diagmem_put_channels_vfp_f32(const diagmem_run *runs, int32_t
                                                 float *out) {
     for (int32_t first = 0; first < channels; first += DIAGMEM_VFP_BLOCK, weights += DIAGMEM_VFP_BLOCK * size) {
         const int32_t together = channels - first < DIAGMEM_VFP_BLOCK ? channels - first : DIAGMEM_VFP_BLOCK;
-        float sums[DIAGMEM_VFP_BLOCK];
+        float sums[DIAGMEM_VFP_BLOCK] = {0};
         if (together == DIAGMEM_VFP_BLOCK) {
             diagmem_add_runs_vfp_f32(runs, count, weights, sums);
         } else {

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -213,14 +214,23 @@ def blocks_of_four(channels: Channels, twos: Ints) -> CTable | None:
     return stream([part for block in zip(sums, interleaved, filled, strict=True) for part in block])
 
 
-def blocks_of_eight(channels: Channels) -> CTable | None:
-    """For `_packed_dot_s8.h`: blocks of eight channels, the rest in twos; None where the numbers do not allow it."""
+def _in_twos(channels: Channels) -> tuple[Packed, Words, Words] | None:
+    """What two channels each share: their sums at the start, and their weights; None where the numbers do not allow
+    it."""
     count = len(channels.bias)
     packed, shared = channels.packed(), shared_words(in_fours(np.pad(channels.weights, ((0, count % 2), (0, 0)))))
     if packed is None or shared is None:
         return None
-    sums = shared_sums(np.pad(packed.bias, (0, count % 2)))
-    whole = count // 8 * 8
+    return packed, shared_sums(np.pad(packed.bias, (0, count % 2))), shared
+
+
+def blocks_of_eight(channels: Channels) -> CTable | None:
+    """For `_packed_dot_s8.h`: blocks of eight channels, the rest in twos; None where the numbers do not allow it."""
+    found = _in_twos(channels)
+    if found is None:
+        return None
+    packed, sums, shared = found
+    whole = len(channels.bias) // 8 * 8
     parts: list[Words] = []
     for first in range(0, whole, 8):
         twos = slice(first // 2, first // 2 + 4)
@@ -228,6 +238,30 @@ def blocks_of_eight(channels: Channels) -> CTable | None:
     for two in range(whole // 2, len(shared)):
         parts += [sums[two], shared[two]]
     return stream([*parts, packed.constants[whole:]])
+
+
+def packed_rows(channels: Channels, rows: int) -> dict[str, Any] | None:
+    """For `row_sums_packed_s8.c`: the same row by row, without constants, which come at the end; all sums but those of
+    the first row begin at 0."""
+    found = _in_twos(channels)
+    if found is None:
+        return None
+    packed, sums, shared = found
+    parts: list[Words] = []
+    whole = len(channels.bias) // 8 * 4
+    for row in np.split(shared, rows, axis=1):
+        for first in range(0, whole, 4):
+            parts += [sums[first : first + 4], row[first : first + 4].T]
+        parts += [part for two in range(whole, len(row)) for part in (sums[two], row[two])]
+        sums = np.zeros_like(sums)
+    blocks = stream(parts)
+    return {
+        "is_positive": int(channels.is_positive),
+        "eight": CName("diagmem_dot_eight_s8") if whole else None,
+        "blocks": blocks,
+        "step": len(blocks.data) // rows,
+        "constants": CTable("constants", stream([packed.constants]).data),
+    }
 
 
 def packed_channels(inputs: int, *sizes: str) -> CChannels:

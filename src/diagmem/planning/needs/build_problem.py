@@ -25,7 +25,6 @@ from diagmem.kernels.rows import RowGraph, lines_up
 from diagmem.model.errors import PlanError
 from diagmem.model.graph import IntArray
 from diagmem.model.schedule import PUSH, PushState, Schedule, Step
-from diagmem.ops.kind import SUM_BYTES
 from diagmem.planning.needs.footprint import Footprint, Store, live_hulls, most_covered, most_shared
 from diagmem.planning.needs.problem import BEFORE_RUN, Buffer, Problem
 
@@ -267,11 +266,20 @@ class LiveWindows:
         steps = [(step.op, step.turn) for step in self.schedule.steps]
         for op, life in sum_lives(self.needs.rows, steps).items() if self.by_turns else ():
             name, size = f"sums of op {graph.ops[op].number}", self.needs.rows.ops[op].accumulator_bytes
-            yield Buffer(name, size, life.start, life.stop, max(SUM_BYTES, unit), scratch_of=op)
+            align = max(size // graph.nodes[op].output.elems, unit)
+            yield Buffer(name, size, life.start, life.stop, align, scratch_of=op)
         if self.is_streamed:
             state = PushState.of(graph, self.schedule.ops)
             align = max(state.at_bytes, unit)
             yield Buffer("state", state.size_bytes, BEFORE_RUN, self.end + 1, align, scratch_of=PUSH)
+
+
+def as_run(needs: Footprint, schedule: Schedule) -> Footprint:
+    """What is needed where ops that could take rows into sums take none if the schedule runs them whole."""
+    graph = needs.graph
+    steps = (step for step in schedule.steps if step.turn is None) if schedule.has_turns else ()
+    whole = [step.op for step in steps if needs.rows.ops[step.op].accumulator_bytes]
+    return needs.with_whole([graph.ops[op].number for op in whole])
 
 
 Pair = tuple[int, int]
@@ -323,6 +331,7 @@ class Built:
 
     @classmethod
     def of(cls, needs: Footprint, schedule: Schedule) -> Built:
+        needs = as_run(needs, schedule)
         found = LiveWindows(needs, schedule)
         for index, store in enumerate(needs.stores):
             found.add(index, store)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property, reduce
 from operator import or_
 
@@ -218,7 +218,8 @@ class Footprint:
     `op` is the first to write `out`. Worked out when first asked for: bounds need few of them.
 
     `needs[op]`, `makes[op]`: the stores that an op reads, and those that it writes, scratch included.
-    `after[op]`: the ops that must run before it, in the order of its inputs.
+    `after[op]`: the ops that must run before it, in the order of its inputs. `given_rows`: the graph seen row by row,
+    where ops that could take rows into sums run whole.
     """
 
     graph: Graph
@@ -228,11 +229,16 @@ class Footprint:
     makes: tuple[tuple[int, ...], ...]
     after: tuple[tuple[int, ...], ...]
     separations: Callable[[int], Mapping[tuple[int, int], int]]
+    given_rows: RowGraph | None = None
 
     @cached_property
     def rows(self) -> RowGraph:
         """The graph seen row by row; worked out where something runs so."""
-        return row_graph(self.graph, self.options.library)
+        return self.given_rows or row_graph(self.graph, self.options.library)
+
+    def with_whole(self, numbers: Collection[int]) -> Footprint:
+        """The same where the ops of these numbers take no rows into sums."""
+        return replace(self, given_rows=self.rows.with_whole(numbers)) if numbers else self
 
     @cached_property
     def unit_bytes(self) -> int:

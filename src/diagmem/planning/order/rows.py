@@ -229,6 +229,26 @@ def _step(rows: RowGraph, op: int, turn: int) -> Step:
     return Step(op, None if is_whole else turn)
 
 
+MOST_SUMS = 4
+"""Ops that could take rows into sums for which it is tried whether they had better run whole."""
+
+
+def sums_that_cost(rows: RowGraph, input_rows: bool) -> list[tuple[int, frozenset[int]]]:
+    """Ops, by number, that had better not take rows into sums: a choice with the peak of its order, and others that
+    were tried, the lowest peaks first. Sums live as long as rows come; where tensors are small, they may outweigh
+    these."""
+    sums = [rows.graph.ops[op.index].number for op in rows.ops if op.accumulator_bytes]
+    whole: frozenset[int] = frozenset()
+    found = {whole: RowOrders(rows, input_rows).best().peak_bytes} if sums else {}
+    for more in ([number] for number in sums[:MOST_SUMS]):
+        tried = whole.union(more)
+        found[tried] = RowOrders(rows.with_whole(tried), input_rows).best().peak_bytes
+        whole = min(whole, tried, key=found.__getitem__)
+    if len(sums) > 1:
+        found[frozenset(sums)] = RowOrders(rows.with_whole(sums), input_rows).best().peak_bytes
+    return sorted(((peak, some) for some, peak in found.items()), key=lambda choice: (choice[0], sorted(choice[1])))
+
+
 MOST_TRIED = 8
 """Tensors that are tried each time: those that hold most bytes from one row of their reader to the next."""
 
