@@ -218,7 +218,10 @@ def test_what_branches_compute_is_bounded_too() -> None:
         (0,),
         (2,),
     )
-    assert len(without_control_flow(main, {1: part}).ops) == 10
+    graph = without_control_flow(main, {1: part})
+    known = sum(t.elems for t in graph.tensors if t.data is not None)
+    assert LEAST_ALLOWANCE / 4 < known <= LEAST_ALLOWANCE
+    assert [op.kind for op in graph.ops][-2:] == ["CONCATENATION", "MAXIMUM"]
 
 
 def test_unpacked_constants_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

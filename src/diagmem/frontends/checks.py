@@ -80,12 +80,9 @@ def _unknown(tensors: Sequence[Tensor | None], known: set[int]) -> Iterator[Tens
 def with_shapes(graph: Graph, given: Mapping[str, Shape], dynamic: Collection[int] = ()) -> Graph:
     """The graph with other shapes of some inputs, by name, and all shapes that follow from them. `dynamic`: tensors
     whose shapes in the file are unreliable."""
-    wanted = {_input_named(graph, name): shape for name, shape in given.items()}
-    if not wanted and not dynamic:
+    if not given and not dynamic:
         return graph
-    tensors = list(graph.tensors)
-    for index, shape in wanted.items():
-        tensors[index] = replace(tensors[index], shape=_checked(tensors[index], shape))
+    tensors = list(with_inputs(graph, given).tensors)
     known, allowance = list(tensors), Allowance.for_constants(tensors)
     for op in graph.ops:
         inputs = tuple(None if t == ABSENT else known[t] for t in op.inputs)
@@ -93,7 +90,7 @@ def with_shapes(graph: Graph, given: Mapping[str, Shape], dynamic: Collection[in
         is_open = any(t in dynamic for t in op.outputs)
         is_changed = any(t is not None and t.shape != graph.tensors[t.index].shape for t in inputs)
         if is_open or is_changed:
-            shapes = _output_shapes(node, is_changed)
+            shapes = inferred_shapes(node, is_changed)
             for tensor, shape in zip(node.outputs, shapes, strict=True):
                 tensors[tensor.index] = known[tensor.index] = replace(tensor, shape=shape)
             node = replace(node, outputs=tuple(known[t] for t in op.outputs))
@@ -103,8 +100,16 @@ def with_shapes(graph: Graph, given: Mapping[str, Shape], dynamic: Collection[in
     return replace(graph, tensors=tuple(tensors))
 
 
-def _output_shapes(node: Node, is_changed: bool) -> Sequence[Shape]:
-    """Damage is left for later checks to report."""
+def with_inputs(graph: Graph, given: Mapping[str, Shape]) -> Graph:
+    """The graph with other shapes of some inputs, by name, and of nothing else."""
+    wanted = {_input_named(graph, name): shape for name, shape in given.items()}
+    changed = (replace(t, shape=_checked(t, wanted[t.index])) if t.index in wanted else t for t in graph.tensors)
+    return replace(graph, tensors=tuple(changed)) if wanted else graph
+
+
+def inferred_shapes(node: Node, is_changed: bool) -> Sequence[Shape]:
+    """Of an operation's outputs; those that the file gives where only it knows them, unless inputs are not what it says
+    (`is_changed`). Damage is left for later checks to report."""
     kind = kind_of(node.op.kind)
     before = tuple(t.shape for t in node.outputs)
     try:

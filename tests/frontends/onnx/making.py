@@ -48,6 +48,8 @@ def attribute(name: str, value: Any) -> bytes:
         return head + data(4, value) + number(20, 3)
     if isinstance(value, np.ndarray):
         return head + data(5, tensor("", value)) + number(20, 4)
+    if isinstance(value, bytes):
+        return head + data(6, value) + number(20, 5)
     return head + b"".join(number(8, entry) for entry in value) + number(20, 7)
 
 
@@ -74,9 +76,16 @@ def model(
     types: Mapping[str, str] | None = None,
 ) -> bytes:
     """A whole file; inputs and outputs are float32, unless `types` says otherwise."""
-    graph = b"".join(data(1, each) for each in nodes) + data(2, "graph")
-    graph += b"".join(data(5, tensor(name, array)) for name, array in (constants or {}).items())
     of = {**dict.fromkeys([*inputs, *outputs], "float32"), **(types or {})}
-    graph += b"".join(data(11, value(name, shape, of[name])) for name, shape in inputs.items())
-    graph += b"".join(data(12, value(name, shape, of[name])) for name, shape in outputs.items())
-    return number(1, 8) + data(7, graph) + data(8, number(2, opset))
+    given = [value(name, shape, of[name]) for name, shape in inputs.items()]
+    made = [value(name, shape, of[name]) for name, shape in outputs.items()]
+    return number(1, 8) + data(7, graph(nodes, given, made, constants or {})) + data(8, number(2, opset))
+
+
+def graph(
+    nodes: Sequence[bytes], inputs: Sequence[bytes], outputs: Sequence[bytes], constants: Mapping[str, npt.NDArray[Any]]
+) -> bytes:
+    """That of a model, or one inside a node: an attribute's value."""
+    named = b"".join(data(5, tensor(name, array)) for name, array in constants.items())
+    wires = b"".join(data(11, one) for one in inputs) + b"".join(data(12, one) for one in outputs)
+    return b"".join(data(1, each) for each in nodes) + data(2, "graph") + named + wires

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -190,12 +191,15 @@ def _groups(old: Shape, new: Shape) -> Iterator[tuple[list[int], list[int]]]:
 
 @dataclass
 class Builder:
-    """Operations are appended in the order in which they run. `about`: the node that is being read, for messages."""
+    """Operations are appended in the order in which they run. `about`: the node that is being read, for messages.
+    `shares_constants`: alike ones are one tensor, as loops need it, which use them again and again."""
 
     tensors: list[Tensor] = field(default_factory=list)
     ops: list[Op] = field(default_factory=list)
     about: str = ""
     allowance: Allowance = field(default_factory=Allowance)
+    shares_constants: bool = False
+    _constants: dict[Any, Tensor] = field(default_factory=dict)
     _forms: dict[tuple[int, Dims, Dims], Tensor] = field(default_factory=dict)
     _float32: dict[int, Tensor] = field(default_factory=dict)
 
@@ -221,9 +225,14 @@ class Builder:
         if dtype is None:
             raise ModelError(f"{self.about}: constants of type {array.dtype.name} are not supported")
         name = f"op_{len(self.ops)}/{role}"
-        self.take(array.size)
         data = np.ascontiguousarray(array)
-        made = Tensor(len(self.tensors), name, data.shape, dtype, quantisation, is_constant=True, data=data)
+        key = data.shape, dtype, quantisation, sha256(data.tobytes()).digest() if self.shares_constants else b""
+        if self.shares_constants and key in self._constants:
+            return self._constants[key]
+        self.take(array.size)
+        made = self._constants[key] = Tensor(
+            len(self.tensors), name, data.shape, dtype, quantisation, is_constant=True, data=data
+        )
         self.tensors.append(made)
         return made
 

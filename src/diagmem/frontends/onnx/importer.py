@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
 
@@ -26,6 +26,9 @@ OLDEST_OPSET, NEWEST_OPSET = 7, 24
 
 Lowering = Callable[["Importer", OnnxNode], Value | None]
 """A node's first output; None where the lowering has bound the outputs itself."""
+
+SKIPPING = ("LSTM", "GRU", "RNN", "If", "Loop", "Scan")
+"""Nodes whose first output need not be used."""
 
 _REQUIRED: Any = object()
 
@@ -48,7 +51,7 @@ class Importer:
         self.uses = Counter(value.name for value in self.model.outputs)
         self.readers: dict[str, list[OnnxNode]] = {}
         self._read: dict[int, set[str]] = {}
-        self._extra = 0
+        self._extra = self.looked_at = 0
         self.expect(self.model.nodes)
 
     def expect(self, nodes: Sequence[OnnxNode]) -> None:
@@ -66,7 +69,7 @@ class Importer:
         self.lowerings = lowerings
         for node in self.model.nodes:
             # Of recurrent nodes, the last states may be all that is used.
-            if not any(node.outputs) or (not node.outputs[0] and node.kind not in ("LSTM", "GRU", "RNN")):
+            if not any(node.outputs) or (not node.outputs[0] and node.kind not in SKIPPING):
                 raise damaged(f"{node.label}: it has no output")
         for value in self.model.inputs:
             self._input(value)
@@ -125,9 +128,6 @@ class Importer:
         for name in node.inputs:
             if name and name not in self.values:
                 raise damaged(f"{node.label}: input '{one_line(name)}' is not computed before it")
-        if any(isinstance(value, Subgraph) for value in node.attributes.values()):
-            inline_branch(self, node)
-            return
         known = [None if not name else self.values[name] for name in node.inputs]
         made = folded(self, node, known)
         if made is not None:
@@ -260,28 +260,6 @@ class Importer:
         return damaged(f"{node.label}: {why}")
 
 
-def inline_branch(im: Importer, node: OnnxNode) -> None:
-    """An If with a known condition: the nodes of its branch replace it."""
-    condition = im.given(node, 0) if node.kind == "If" else None
-    if not isinstance(condition, Constant) or condition.array.size != 1:
-        raise ModelError(f"{node.label}: loops, and branches chosen at run time, are not supported; simplify the model")
-    branch = node.attributes.get("then_branch" if condition.array.reshape(-1)[0] else "else_branch")
-    graph = branch.graph if isinstance(branch, Subgraph) else None
-    if graph is None or graph.inputs or len(graph.outputs) != len(node.outputs):
-        raise damaged(f"{node.label}: its branch is missing, or has inputs or other outputs")
-    for name, array in graph.constants.items():
-        im.bind(name, Constant(array))
-    inner = [replace(n, number=im.new_number(), stands_for=f"{node.label}, {n.label}") for n in graph.nodes]
-    ends = [
-        OnnxNode(im.new_number(), "Identity", "", "", (value.name,), (name,), {}, node.label)
-        for value, name in zip(graph.outputs, node.outputs, strict=True)
-        if name
-    ]
-    im.expect([*inner, *ends])
-    for each in (*inner, *ends):
-        im.lower(each)
-
-
 class Parts:
     """Lowers one node of the file as several simpler ones."""
 
@@ -307,10 +285,14 @@ class Parts:
         number, label = self.im.new_number(), self.node.label
         self.im.lower(OnnxNode(number, kind, "", self.node.name, names, outputs, given, label))
 
-    def _constant(self, value: npt.NDArray[Any] | float) -> str:
+    def name(self, value: Value) -> str:
+        """A name for a value."""
         name = self._name()
-        self.im.bind(name, Constant(np.asarray(value, np.float32) if isinstance(value, float) else np.asarray(value)))
+        self.im.bind(name, value)
         return name
+
+    def _constant(self, value: npt.NDArray[Any] | float) -> str:
+        return self.name(Constant(np.asarray(value, np.float32) if isinstance(value, float) else np.asarray(value)))
 
     def _name(self) -> str:
         return f"{self.node.outputs[0]}/part {-self.im.new_number()}"

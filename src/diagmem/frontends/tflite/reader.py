@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import tflite
 
-from diagmem.frontends.checks import check_sizes, check_wiring, with_shapes
+from diagmem.frontends.checks import check_sizes, check_wiring, with_inputs, with_shapes
 from diagmem.frontends.tflite.subgraphs import attributes_of, called_subgraphs, with_variables, without_control_flow
 from diagmem.model.errors import LARGEST_FILE_BYTES, ModelError, damaged, one_line
 from diagmem.model.graph import ABSENT, DType, Graph, IntArray, Node, Op, Quantisation, Shape, Tensor
@@ -41,8 +41,8 @@ DAMAGE = (struct.error, IndexError, ValueError, TypeError, OverflowError, Attrib
 """What the flatbuffers package raises when an offset or a length points outside the file."""
 
 _DTYPES = {getattr(tflite.TensorType, dtype.name): dtype for dtype in DType}
-# A handle of a variable, which to runtimes is a number.
-_DTYPES[tflite.TensorType.RESOURCE] = DType.INT32
+# Handles of variables and lists, which to runtimes are numbers.
+_DTYPES |= dict.fromkeys((tflite.TensorType.RESOURCE, tflite.TensorType.VARIANT), DType.INT32)
 
 _BUILTIN_CODE_FIELD = 10
 """Of an operator code, in the table of its fields."""
@@ -53,17 +53,11 @@ _CONTROL_FLOW = frozenset({"CALL", "STABLEHLO_WHILE", "STABLEHLO_REDUCE", "STABL
 def parse(data: bytes, name: str, shapes: Mapping[str, Shape] | None = None) -> Graph:
     """The graph in the bytes of a .tflite file; `name`: of the model. `shapes`: input shapes by name that replace the
     file's; all others are inferred from them."""
-    stored = _as_stored(data, name)
+    stored = _as_stored(data, name, shapes or {})
     graph = with_shapes(stored.graph, shapes or {}, stored.dynamic)
     check_sizes(graph)
     check_wiring(graph)
-    try:
-        graph = with_own_states(check_signatures(graph))
-    except ModelError as error:
-        if not stored.has_open_loops:
-            raise
-        why = "it has a loop whose shapes are known only as it runs, which is not supported"
-        raise ModelError(f"{why}: convert recurrent layers with unroll=True") from error
+    graph = with_own_states(check_signatures(graph))
     check_sizes(graph)
     return graph
 
@@ -71,8 +65,9 @@ def parse(data: bytes, name: str, shapes: Mapping[str, Shape] | None = None) -> 
 def has_shapes_of_file(data: bytes, graph: Graph) -> bool:
     """Whether all tensors of the graph have the shapes that the file gives them: runtimes without shape inference rely
     on those."""
-    stored = _as_stored(data, graph.name).graph.tensors
-    return all(tensor.shape == stored[tensor.index].shape for tensor in graph.tensors[: tensors_in_file(graph)])
+    stored = _as_stored(data, graph.name, {})
+    shapes = [t.shape for t in stored.graph.tensors]
+    return not stored.has_open_loops and [t.shape for t in graph.tensors[: tensors_in_file(graph)]] == shapes
 
 
 def has_uncalled_subgraphs(data: bytes) -> bool:
@@ -84,22 +79,23 @@ def has_uncalled_subgraphs(data: bytes) -> bool:
 
 class _Stored(NamedTuple):
     """A graph as its file has it. `dynamic`: tensors some of whose sizes, by the file, are known only when the model
-    runs; converters write 1 for them. `has_open_loops`: there are some in the subgraphs that it called."""
+    runs; converters write 1 for them. `has_open_loops`: there are some in the subgraphs that it calls."""
 
     graph: Graph
     dynamic: frozenset[int]
     has_open_loops: bool
 
 
-def _as_stored(data: bytes, name: str) -> _Stored:
-    """The graph as its file has it, with no more checks than reading needs."""
+def _as_stored(data: bytes, name: str, shapes: Mapping[str, Shape]) -> _Stored:
+    """The graph as its file has it, with no more checks than reading needs. `shapes`: of inputs, where loops depend on
+    them."""
     if len(data) > LARGEST_FILE_BYTES:
         raise ModelError("the file is larger than 2 GiB, which a flatbuffer cannot be")
     if len(data) < 8 or data[4:8] != b"TFL3":
         raise ModelError("not a TensorFlow Lite file (it does not carry the mark TFL3); diagmem reads .tflite files")
     try:
         reader = _Reader(data)
-        return _Stored(reader.graph(name), frozenset(reader.dynamic), reader.has_open_loops)
+        return _Stored(reader.graph(name, shapes), frozenset(reader.dynamic), reader.has_open_loops)
     except DAMAGE as error:
         raise ModelError(
             f"the file is damaged or truncated: its {len(data)} bytes refer to others that are not there"
@@ -123,7 +119,7 @@ class _Reader:
         if self.allowance < 0:
             raise ModelError("the file refers to the same bytes over and over; it is damaged")
 
-    def graph(self, name: str) -> Graph:
+    def graph(self, name: str, shapes: Mapping[str, Shape]) -> Graph:
         if self.model.Version() != 3:
             raise ModelError(f"schema version {self.model.Version()} is not supported; supported: 3")
         count = _bounded(self.model.SubgraphsLength(), "subgraphs", MOST_SUBGRAPHS)
@@ -133,7 +129,8 @@ class _Reader:
         dynamic, self.dynamic = self.dynamic, set()
         others = self.called(graph, count)
         self.has_open_loops, self.dynamic = bool(self.dynamic), dynamic
-        return with_variables(without_control_flow(graph, others), others)
+        given = with_inputs(graph, shapes) if others else graph
+        return with_variables(without_control_flow(given, others, dynamic), others)
 
     def called(self, graph: Graph, count: int) -> Mapping[int, Graph]:
         """The subgraphs that the first one calls, directly or not. Others (further signatures of a model, such as those

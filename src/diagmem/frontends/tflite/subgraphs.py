@@ -1,7 +1,7 @@
 """Subgraphs that operations call.
 
 IF and WHILE: which branch is taken, and how often a loop runs, must be known before the model runs. The operations that
-run are then written into the graph, one after the other.
+run are then written into the graph, one after the other; what a loop counts is computed here.
 
 Resource variables: state that a file sets up once, in a subgraph of its own, and reads and assigns through handles. In
 the graph a variable is a tensor, at the index of its first handle, which reads and assignments use directly. The
@@ -10,12 +10,14 @@ operations that hand out handles, and the one that calls the subgraph, disappear
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from diagmem.frontends.checks import inferred_shapes
+from diagmem.frontends.tflite.lists import Lists, list_kind
 from diagmem.model.errors import ModelError, damaged, one_line
 from diagmem.model.graph import ABSENT, Graph, Node, Op, Tensor
 from diagmem.ops.folding import Allowance, folded
@@ -54,30 +56,32 @@ def called_subgraphs(graph: Graph) -> set[int]:
     return branches | loops | called_once(graph)
 
 
-def without_control_flow(graph: Graph, subgraphs: Mapping[int, Graph]) -> Graph:
-    """The graph with what IF and WHILE run in their place. `subgraphs`: the others of the file, by number. Operations
-    are renumbered if there is any control flow."""
-    if not any(op.kind in ("IF", "WHILE") for op in graph.ops):
+def without_control_flow(graph: Graph, subgraphs: Mapping[int, Graph], dynamic: Collection[int] = ()) -> Graph:
+    """The graph with what IF and WHILE run in their place, and without lists. `subgraphs`: the others of the file, by
+    number. `dynamic`: tensors of the graph whose shapes in the file are unreliable; those in subgraphs are not relied
+    on at all. Operations are renumbered if there is any control flow."""
+    if not any(op.kind in ("IF", "WHILE") or list_kind(op.kind) for op in graph.ops):
         return graph
-    return _Unrolled(graph, subgraphs).graph()
+    return _Unrolled(graph, subgraphs, dynamic).graph()
 
 
 class _Unrolled:
     """The unrolled graph as far as it is built. `values`: of the tensors that are known beforehand."""
 
-    def __init__(self, source: Graph, subgraphs: Mapping[int, Graph]) -> None:
-        self.source, self.subgraphs = source, subgraphs
+    def __init__(self, source: Graph, subgraphs: Mapping[int, Graph], dynamic: Collection[int]) -> None:
+        self.source, self.subgraphs, self.dynamic = source, subgraphs, dynamic
         self.tensors, self.ops = list(source.tensors), list[Op]()
         self.values: dict[int, Array] = {t.index: t.data for t in source.tensors if t.data is not None}
         self.constants: dict[tuple[int, int], int] = {}
         self.depth, self.left = 0, MOST_LOOKED_AT
+        self.lists = Lists(self)
         constants = (t for graph in (source, *subgraphs.values()) for t in graph.tensors)
         self.allowance = Allowance.for_constants(constants)
 
     def graph(self) -> Graph:
         place = {t.index: t.index for t in self.source.tensors}
         self._run(self.source, place)
-        outputs = tuple(place[t] for t in self.source.outputs)
+        outputs = tuple(self.lists.whole(place[t]) for t in self.source.outputs)
         return replace(self.source, tensors=tuple(self.tensors), ops=tuple(self.ops), outputs=outputs)
 
     def _run(self, source: Graph, place: dict[int, int]) -> None:
@@ -108,18 +112,61 @@ class _Unrolled:
             raise ModelError(f"unrolled, it has more than {MOST_OPS} operations; convert it without control flow")
 
     def _plain(self, node: Node, given: list[int], place: Mapping[int, int]) -> list[int]:
-        made = [place[t.index] if t.index in place else self._new(t) for t in node.outputs]
-        op = replace(node.op, index=len(self.ops), inputs=tuple(given), outputs=tuple(made))
-        self.ops.append(op)
-        node = Node(op, tuple(self._seen(t) for t in given), tuple(self.tensors[t] for t in made))
+        """What is known beforehand needs no operation, except where the caller may look at it; nor do lists."""
+        node = self._with_shapes(node, tuple(self._seen(t) for t in given))
         values = folded(node, self.allowance)
-        if values is not None:
-            self.values.update(zip(made, values, strict=True))
+        if values is not None and self.depth:
+            return [self.constant(t, value) for t, value in zip(node.outputs, values, strict=True)]
+        listed = self.lists.made(node, given) if values is None else None
+        if listed is not None:
+            self._look_at(len(self.lists.rows.get(listed, ())))
+            return [listed]
+        made = [self._placed(t, place) for t in node.outputs]
+        given = [self.lists.whole(t) for t in given]
+        self.ops.append(replace(node.op, index=len(self.ops), inputs=tuple(given), outputs=tuple(made)))
+        self.values.update(zip(made, values or (), strict=False))
+        if node.op.kind == "EXPAND_DIMS" and node.output.shape == (1, *node.input(0).shape):
+            self.lists.items[made[0]] = given[0]
         return made
 
-    def _new(self, tensor: Tensor) -> int:
+    def _with_shapes(self, node: Node, inputs: tuple[Tensor | None, ...]) -> Node:
+        """The operation with inputs as they are, and with outputs of the shapes that follow."""
+        shapes_before = (None if t is None else t.shape for t in node.inputs)
+        is_changed = any(t is not None and t.shape != s for t, s in zip(inputs, shapes_before, strict=True))
+        found = Node(node.op, inputs, node.outputs)
+        if list_kind(node.op.kind) or not (self.depth or is_changed or {*node.op.outputs} & {*self.dynamic}):
+            return found
+        shapes = inferred_shapes(found, is_changed)
+        return replace(found, outputs=tuple(replace(t, shape=s) for t, s in zip(node.outputs, shapes, strict=True)))
+
+    def _placed(self, tensor: Tensor, place: Mapping[int, int]) -> int:
+        """A tensor that an operation makes: in the graph itself, where it stands already."""
+        index = place.get(tensor.index)
+        if index is None:
+            return self.new(tensor)
+        self.tensors[index] = replace(tensor, index=index)
+        return index
+
+    # What lists use.
+
+    def new(self, tensor: Tensor) -> int:
         self.tensors.append(replace(tensor, index=len(self.tensors)))
         return len(self.tensors) - 1
+
+    def constant(self, like: Tensor, values: Array) -> int:
+        if not self.allowance.take(values.size):
+            raise ModelError(
+                "unrolled, its constants are too large, made from so small a file; convert it without loops"
+            )
+        index = self.new(replace(like, shape=values.shape, is_constant=True, data=values))
+        self.values[index] = values
+        return index
+
+    def emit(self, kind: str, given: Sequence[int], attributes: object, like: Tensor) -> int:
+        self._look_at(1 + len(given))
+        made = self.new(like)
+        self.ops.append(Op(len(self.ops), kind, tuple(given), (made,), attributes))
+        return made
 
     def _seen(self, tensor: int) -> Tensor | None:
         """A tensor as folding sees it: constant, if its values are known."""
@@ -130,20 +177,23 @@ class _Unrolled:
 
     def _loop(self, node: Node, given: list[int]) -> list[int]:
         while True:
-            ops, tensors, constants = len(self.ops), len(self.tensors), len(self.constants)
+            ops, tensors = len(self.ops), len(self.tensors)
+            added: tuple[dict[Any, Any], ...] = self.constants, self.lists.rows, self.lists.items, self.lists.wholes
+            sizes = [len(entries) for entries in added]
             answers = self._call(node, node.attributes.condition, given)
             goes_on = self._answer(node, answers[0] if answers else ABSENT, "how often it is run")
             # The answer is known, so its operations need not run.
             for made in range(tensors, len(self.tensors)):
                 self.values.pop(made, None)
-            while len(self.constants) > constants:
-                self.constants.popitem()
+                self.lists.handles.discard(made)
+            for entries, size in zip(added, sizes, strict=True):
+                while len(entries) > size:
+                    entries.popitem()
             del self.ops[ops:], self.tensors[tensors:]
             if not goes_on:
                 return given
-            before = len(self.ops)
             given = self._call(node, node.attributes.body, given)
-            if len(self.ops) == before:
+            if not self.subgraphs[node.attributes.body].ops:
                 raise damaged(f"{node.label}: it does nothing, and does not end")
 
     def _answer(self, node: Node, tensor: int, what: str) -> bool:
@@ -175,7 +225,7 @@ class _Unrolled:
         """One for all calls."""
         key = number, tensor.index
         if key not in self.constants:
-            self.constants[key] = self._new(tensor)
+            self.constants[key] = self.new(tensor)
             if tensor.data is not None:
                 self.values[self.constants[key]] = tensor.data
         return self.constants[key]

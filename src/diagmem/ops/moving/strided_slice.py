@@ -48,29 +48,29 @@ class StridedSliceKind(StridedKind):
 
     @unless_computed
     def output_shapes(self, name: str, attributes: StridedSlice | None, inputs: Inputs) -> Shapes:
-        return (_box(name, attributes, inputs).out_shape,)
+        return (box_of(name, attributes, inputs).out_shape,)
 
     def walk(self, node: Node) -> Walk:
-        box = _box(node.op.kind, node.attributes, node.inputs)
+        box = box_of(node.op.kind, node.attributes, node.inputs)
         taken = list(zip(box.ranges, row_major_strides(node.input(0).shape), strict=True))
         offset = sum(r.start * stride for r, stride in taken)
         return Walk(box.sizes, tuple(r.step * stride for r, stride in taken), offset)
 
     def has_row_kernel(self, node: Node) -> bool:
         """Rows of an image, from top to bottom, and whatever of each."""
-        box = unless_computed(_box)(node.op.kind, node.attributes, node.inputs)
+        box = unless_computed(box_of)(node.op.kind, node.attributes, node.inputs)
         is_image = len(node.input(0).shape) == 4 and node.input(0).shape[0] == 1
         return box is not None and is_image and box.sizes == node.output.shape and box.ranges[1].step > 0
 
     def c_row_call(self, node: Node) -> CCall:
-        walk, rows = self.walk(node), _box(node.op.kind, node.attributes, node.inputs).ranges[1]
+        walk, rows = self.walk(node), box_of(node.op.kind, node.attributes, node.inputs).ranges[1]
         row_elems = node.input(0).elems // node.input(0).shape[1]
         row = Walk((1, 1, *walk.shape[2:]), walk.strides, walk.offset - rows.start * row_elems)
         taken = CRow(node.input(0), first=rows.start, step=rows.step)
         return replace(row.c_call(node), arguments=(taken, CRow(node.output)))
 
     def moves(self, node: Node, order: Order) -> Chunks:
-        box = _box(node.op.kind, node.attributes, node.inputs)
+        box = box_of(node.op.kind, node.attributes, node.inputs)
         if order is not Order.MEMCPY or not box.ranges or box.ranges[-1].step != 1:
             return super().moves(node, order)
         *outer, last = box.ranges
@@ -106,7 +106,7 @@ def _drawn_range(size: int, draw: Draw) -> tuple[int, int, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Box:
+class Box:
     """The input indices taken along each axis of the input, and the shape of what they make."""
 
     ranges: tuple[range, ...]
@@ -117,25 +117,25 @@ class _Box:
         return tuple(len(r) for r in self.ranges)
 
 
-def _box(name: str, attributes: StridedSlice | None, inputs: Inputs) -> _Box:
+def box_of(name: str, attributes: StridedSlice | None, inputs: Inputs) -> Box:
     shape = input_at(inputs, 0).shape
     bounds = [known_ints(inputs, position) for position in range(1, 3 if name == "SLICE" else 4)]
     return _plain_box(shape, *bounds) if attributes is None else _strided_box(attributes, shape, *bounds)
 
 
-def _plain_box(shape: Shape, begin: tuple[int, ...], size: tuple[int, ...]) -> _Box:
+def _plain_box(shape: Shape, begin: tuple[int, ...], size: tuple[int, ...]) -> Box:
     """SLICE: size -1 means all the rest."""
     if len(begin) == len(size) == len(shape):
         ends = [n if s == -1 else b + s for n, b, s in zip(shape, begin, size, strict=True)]
         if all(0 <= b <= e <= n for n, b, e in zip(shape, begin, ends, strict=True)):
             ranges = tuple(range(b, e) for b, e in zip(begin, ends, strict=True))
-            return _Box(ranges, tuple(len(r) for r in ranges))
+            return Box(ranges, tuple(len(r) for r in ranges))
     raise ModelError(f"begin {list(begin)}, size {list(size)} do not lie in shape {list(shape)}; the file is damaged")
 
 
 def _strided_box(
     attributes: StridedSlice, shape: Shape, begin: tuple[int, ...], end: tuple[int, ...], strides: tuple[int, ...]
-) -> _Box:
+) -> Box:
     if not len(begin) == len(end) == len(strides) or 0 in strides:
         raise ModelError(
             f"begin {list(begin)}, end {list(end)}, strides {list(strides)}: as many of each, and no stride 0, "
@@ -156,7 +156,7 @@ def _strided_box(
             ranges.append(taken)
             if not attributes.shrink_axis_mask >> entry & 1:
                 out.append(len(taken))
-    return _Box(tuple(ranges), tuple(out))
+    return Box(tuple(ranges), tuple(out))
 
 
 def _entries(attributes: StridedSlice, rank: int, count: int) -> list[int | None]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from diagmem.frontends.onnx.importer import Lowering
-from diagmem.frontends.onnx.lowering import arithmetic, images, integers, matrix, moving, quantised
+from diagmem.frontends.onnx.lowering import arithmetic, control_flow, images, integers, matrix, moving, quantised
 
 _FLOAT32: Mapping[str, Lowering] = {
     **images.LOWERINGS,
@@ -14,6 +14,7 @@ _FLOAT32: Mapping[str, Lowering] = {
     **integers.LOWERINGS,
     **matrix.LOWERINGS,
     **moving.LOWERINGS,
+    **control_flow.LOWERINGS,
 }
 
 LOWERINGS: Mapping[str, Lowering] = {

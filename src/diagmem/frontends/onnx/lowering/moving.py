@@ -315,6 +315,16 @@ def _table(im: Importer, value: Value) -> Stored:
     return replace(held, tensor=im.build.form(held, whole, as_stored=True), dims=tuple(whole))
 
 
+def reverse_sequence(im: Importer, node: OnnxNode) -> Value:
+    """The first so many steps in time are taken backward; here as many of every sequence."""
+    value, lengths = im.stored(node, as_stored=True), set(integers(im.array(node, 1)))
+    _, axis = (im.attribute(node, f"{name}_axis", at) for name, at in (("batch", 1), ("time", 0)))
+    axis = im.axis(node, axis, len(value.shape))
+    if len(lengths) != 1 or not 0 <= (count := lengths.pop()) <= value.shape[axis]:
+        raise im.refuse(node, "sequences of different lengths are not supported")
+    return taken(im, value, axis, np.array([*range(count)[::-1], *range(count, value.shape[axis])]), node.outputs[0])
+
+
 def expand(im: Importer, node: OnnxNode) -> Value:
     value, given = im.stored(node), integers(im.array(node, 1))
     if node.kind == "Tile":
@@ -429,6 +439,7 @@ LOWERINGS: dict[str, Lowering] = {
     "Slice": slice_,
     "Pad": pad,
     "Gather": gather,
+    "ReverseSequence": reverse_sequence,
     **dict.fromkeys(("Expand", "Tile"), expand),
     **dict.fromkeys(("DepthToSpace", "SpaceToDepth"), space_depth),
     **dict.fromkeys(("ScatterND", "ScatterElements"), scatter),
