@@ -148,3 +148,24 @@ def test_labels_that_do_not_fit(place: Path, content: str, why: str) -> None:
     done = call("run", str(place / "net.tflite"), *asked)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert why in done.stderr
+
+
+def test_expected_outputs(place: Path) -> None:
+    """`verify --expect`: OK within the tolerance, else 1 and the value that is off; what does not match is refused."""
+    model, y = str(place / "net.tflite"), place / "want.npy"
+    made = diagmem.run(MODEL, DATA)[OUTPUT.name]
+    np.save(y, made)
+    asked = ["verify", model, "--input", str(place / "x.npy"), "--expect", str(y)]
+    assert call(*asked).returncode == 0
+    made[7, 2] += 0.25
+    np.save(y, made)
+    done = call(*asked)
+    assert (done.returncode, "[7, 2]" in done.stdout) == (1, True)
+    assert call(*asked, "--tolerance", "0.3").returncode == 0
+    made[0, 0] = np.nan
+    np.save(y, made)
+    assert call(*asked, "--tolerance", "1e9").returncode == 1
+    np.save(y, made[:3])
+    done = call(*asked)
+    assert (done.returncode, done.stderr.count("\n"), "takes 80 numbers" in done.stderr) == (2, 1, True)
+    assert call("verify", model, "--input", str(place / "x.npy")).returncode == 2

@@ -84,7 +84,7 @@ LARGE = {
 def test_few_bytes_do_not_become_many_in_onnx(case: str) -> None:
     """Constants are refused before they are made: each by itself, and in sum."""
     nodes = LARGE.get(case) or [*FAR[case], making.node("Add", ["x", "c"], ["y"])]
-    constants: dict[str, np.ndarray] = {
+    constants: dict[str, Any] = {
         "far": np.array([1 << 20, 1 << 20, 1, 1], np.int64),
         "wide": np.array([0, 0, 0, 0, 0, 0, 0, 1 << 19], np.int64),
         "sizes": np.array([1, 16, 4, 1 << 24], np.int64),

@@ -64,6 +64,11 @@ def command(ctx: click.Context, /) -> None:
     show_default=True,
     help="Plain files, or a library for CMake, Arduino, PlatformIO, Zephyr (a module) or ESP-IDF (a component).",
 )
+@click.option(
+    "--selftest", is_flag=True, help="With a test of itself for the board; --inputs drawn inputs, or --input."
+)
+@click.option("--inputs", type=click.IntRange(1, 100), default=3, show_default=True, help="Of the self-test.")
+@click.option("--input", "data", type=click.Path(path_type=Path), metavar="DATA", help="Of the self-test; see `run`.")
 @plan_path_option("Use this plan, from `diagmem plan -o PLAN.json`.")
 @plan_options("emit c")
 @json_option
@@ -72,6 +77,9 @@ def emit_c(
     output: Path,
     name: str | None,
     layout: Any,
+    selftest: bool,
+    inputs: int,
+    data: Path | None,
     plan_path: Path | None,
     json_path: str | None,
     options: Options,
@@ -87,6 +95,7 @@ def emit_c(
       diagmem emit c model.tflite -o firmware/model --target NUCLEO-L4R5ZI
       diagmem emit c model.tflite -o firmware/model --plan plan.json
       diagmem emit c model.tflite -o libraries/model --layout arduino
+      diagmem emit c model.tflite -o firmware/model --selftest
       diagmem emit c ears.tflite eyes.tflite -o both --together keep-outputs
     """
     from diagmem import pipeline
@@ -94,13 +103,17 @@ def emit_c(
 
     if len(sources) > 1 and not options.together:
         raise PlanError("several models become one library with --together run-one-at-a-time or keep-outputs")
+    if (len(sources) > 1 and selftest) or (data and not selftest):
+        raise click.UsageError("--selftest is for one model, and --input for --selftest.")
     names = ", ".join(source.label for source in sources)
     with naming_model(names), working("planning"):
         if len(sources) > 1:
             several = by_c_name(sources)
             emitted = emit_c_together(several, name=name or "models", layout=layout, options=options)
         else:
-            emitted = pipeline.emit_c(sources[0], name=name, layout=layout, plan=plan_path, options=options)
+            test: int | Path = (data or inputs) if selftest else 0
+            how: dict[str, Any] = {"name": name, "layout": layout, "plan": plan_path, "options": options}
+            emitted = pipeline.emit_c(sources[0], selftest=test, **how)
     for path in emitted.files:
         (output / path).parent.mkdir(parents=True, exist_ok=True)
     write_files({output / path: data for path, data in emitted.files.items()})

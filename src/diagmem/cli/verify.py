@@ -10,15 +10,20 @@ import click
 
 from diagmem.cli._models import by_c_name, models_argument, naming_model
 from diagmem.cli._options import PLACES, Command, CoreParameter, json_option, plan_options, plan_path_option
-from diagmem.cli._show import ANSWER_IS_NO, count_text, show
+from diagmem.cli._show import ANSWER_IS_NO, Column, Table, count_text, number, show
 from diagmem.cli._work import working
 from diagmem.model.errors import PlanError, one_line
 from diagmem.planning.options import MOST_CORES, Options
 
 if TYPE_CHECKING:
     from diagmem.frontends.source import Source
+    from diagmem.pipeline.running import Expected
     from diagmem.verification.places import CVerdict, Verdict
+    from diagmem.verification.selftest import BoardReport
     from diagmem.verification.tflm import Comparison
+
+
+ONLY_TOGETHER = "several models are verified together, on the host only: give --together, and leave out --on and --plan"
 
 
 class _PlacesParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore]
@@ -55,6 +60,24 @@ class _CoresParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore]
 )
 @click.option("--inputs", type=click.IntRange(min=1), default=50, show_default=True, help="Number of inputs to run.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the random inputs.")
+@click.option(
+    "--board",
+    "log_path",
+    metavar="LOG",
+    help="Judge what a board has said in its self-test (`emit c --selftest`): a file, or '-' for standard input.",
+)
+@click.option(
+    "--input", "data", type=click.Path(path_type=Path), metavar="DATA", help="Your own inputs; see `diagmem run`."
+)
+@click.option(
+    "--expect",
+    type=click.Path(path_type=Path),
+    metavar="Y",
+    help="With --input: outputs that must come of it, .npy or .npz.",
+)
+@click.option(
+    "--tolerance", type=click.FloatRange(min=0), default=0.0, show_default=True, help="How far --expect may be off."
+)
 @plan_path_option("Run the C code with this plan, from `diagmem plan -o PLAN.json`.")
 @click.option("--no-check", is_flag=True, help="Run the plan even if it is not safe, to see it fail.")
 @click.option(
@@ -77,6 +100,7 @@ def command(
     threads: list[int],
     json_path: str | None,
     options: Options,
+    **outside: Any,
 ) -> None:
     """Build and run MODEL as it is emitted, and compare every byte with what it should be.
 
@@ -99,21 +123,22 @@ def command(
     Examples:
       diagmem verify model.tflite --target NUCLEO-L4R5ZI
       diagmem verify model.tflite --on host,cortex-m4
-      diagmem verify model.tflite --on host --cpu cortex-m4
       diagmem verify model.tflite --on host,cortex-m33x2 --cores 2,3,4
-      diagmem verify model.tflite --plan plan.json
       diagmem verify planned.tflite --on tflm --inputs 200
       diagmem verify ears.tflite eyes.tflite --together keep-outputs
+      diagmem verify model.tflite --input x.npy --expect y.npy --tolerance 0.01
+      diagmem verify model.tflite --target NUCLEO-L4R5ZI --board serial.log
     """
     from diagmem import pipeline
     from diagmem.pipeline.several import verify_together
 
+    if any(outside.values()):
+        _verify_outside(sources, **outside, plan_path=plan_path, json_path=json_path, options=options)
+        return
     common: dict[str, Any] = {"inputs": inputs, "seed": seed, "options": options}
     is_together = len(sources) > 1 or bool(options.together)
     if is_together and (places not in (None, ["host"]) or plan_path is not None or not options.together):
-        raise PlanError(
-            "several models are verified together, on the host only: give --together, and leave out --on and --plan"
-        )
+        raise PlanError(ONLY_TOGETHER)
     with naming_model(", ".join(source.label for source in sources)), working("planning, building and running") as bar:
         if is_together:
             found: dict[str, Verdict] = {**verify_together(by_c_name(sources), **common)}
@@ -125,6 +150,80 @@ def command(
     ok = all(verdict.ok for verdict in found.values())
     runs = [{**({"model": name} if is_together else {}), **verdict.to_json()} for name, verdict in found.items()]
     show(json_path, lambda: {"ok": ok, "runs": runs}, _all_lines(found, is_together), status=0 if ok else ANSWER_IS_NO)
+
+
+def _verify_outside(
+    sources: list[Source],
+    log_path: str | None,
+    data: Path | None,
+    expect: Path | None,
+    tolerance: float,
+    plan_path: Path | None,
+    json_path: str | None,
+    options: Options,
+) -> None:
+    """Beside what a board has said, or somebody's own outputs."""
+    from diagmem.pipeline.running import board_report, compared_with_file
+
+    if len(sources) > 1:
+        raise click.UsageError("--board and --input take one MODEL.")
+    found: BoardReport | Expected
+    with naming_model(sources[0].label), working("planning and running") as bar:
+        if log_path is not None:
+            found = board_report(sources[0], _log(log_path), options, plan=plan_path, inputs=data)
+            lines: Iterator[str | Table] = _board_lines(found)
+        elif data is not None and expect is not None:
+            found = compared_with_file(sources[0], data, expect, options, tolerance, plan=plan_path, tell=bar.tell)
+            lines = _expected_lines(found)
+        else:
+            raise click.UsageError("--input and --expect go together; `diagmem run` shows what comes of an input.")
+    show(json_path, found.to_json, lines, status=0 if found.ok else ANSWER_IS_NO)
+
+
+def _log(path: str) -> str:
+    from diagmem.model.errors import reading
+    from diagmem.verification.selftest import LARGEST_LOG_BYTES
+
+    with reading(), click.open_file(path, "rb") as file:
+        text: bytes = file.read(LARGEST_LOG_BYTES)
+    return text.decode(errors="replace")
+
+
+def _board_lines(found: BoardReport) -> Iterator[str | Table]:
+    ops = count_text(len(found.ops), "op")
+    yield (
+        f"board: OK, {ops} in {count_text(found.runs, 'run')} as they should be"
+        if found.ok
+        else (f"board: FAILED, {found.failure}")
+    )
+    yield ""
+    cycles = found.cycles
+    rows = [
+        (
+            str(op.node.op.number),
+            op.node.op.kind,
+            "" if op.cycles is None else f"{op.cycles:,}",
+            "" if op.cycles is None or not cycles else f"{100 * op.cycles / cycles:.1f} %",
+            "" if op.is_right else "DIFFERS",
+        )
+        for op in found.ops
+    ]
+    columns = (number("op"), Column("kind"), number("cycles", 1), number("share", 1), Column("", 1))
+    yield Table(columns, rows, [n for n, op in enumerate(found.ops) if not op.is_right])
+    yield ""
+    ram = found.cost.ram
+    yield f"arena {found.arena_bytes:,} B written to, of {ram.arena_bytes:,}"
+    if found.stack_bytes is not None:
+        bound = f", predicted at most {ram.stack_bytes:,}" if ram.stack_bytes else ""
+        yield f"stack {found.stack_bytes:,} B{bound}"
+    if cycles is not None:
+        yield f"cycles {cycles:,}"
+
+
+def _expected_lines(found: Expected) -> Iterator[str | Table]:
+    count = count_text(found.runs, "run")
+    yield f"OK: {count} as expected" if found.ok else f"FAILED: {found.failure}"
+    yield f"    furthest off: {found.largest:.6g}, tolerance {found.tolerance:g}"
 
 
 def _on_threads(places: list[str], threads: list[int]) -> list[str]:

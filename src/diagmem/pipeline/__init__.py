@@ -318,12 +318,13 @@ def emit_c(
     name: str | None = None,
     layout: FileLayout = "plain",
     plan: GivenPlan | Plan | None = None,
+    selftest: int | str | Path = 0,
     options: Options | None = None,
     **changes: Any,
 ) -> EmittedC:
     """The model as ANSI C, ready to compile into firmware. `plan`: the plan to use; else one is made with these
     options. It gets the kernels of the `target` or `cpu`; by default it runs on any. A built-in model gets random
-    weights.
+    weights. `selftest`: with a test of itself for the board, on so many drawn inputs or on a file of your own.
 
     >>> sorted(diagmem.emit_c("zoo:kws_dscnn_int8", name="kws").files)
     ['CMakeLists.txt', 'README.md', 'kws.c', 'kws.h', 'kws_kernels.h', 'kws_values.c', 'kws_weights.c', 'kws_weights.h']
@@ -342,7 +343,9 @@ def emit_c(
     from hashlib import sha256 as digest  # Slow to load: only where a plan is written.
 
     sha256 = digest(source.content).hexdigest() if source.has_file else None
-    files = c.emit(program, name, layout, sha256)
+    if selftest:
+        from diagmem.pipeline.running import selftest_for
+    files = c.emit(program, name, layout, sha256, test=selftest_for(costs, selftest) if selftest else None)
     cost, chip = costs.on(), chosen.options.chip
     fit = chip and Fit(chip, cost, chosen.pools.missing_bytes if chosen.options.pools else None)
     return EmittedC(files, program.arena_bytes, cost, dict(fit.missing()) if fit else {})

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from diagmem.backends.c.selftest import SelfTest
 from diagmem.costs import Cost, Costs
 from diagmem.frontends.source import Source
 from diagmem.model.errors import PlanError, one_line
@@ -15,9 +18,10 @@ from diagmem.model.graph import Graph
 from diagmem.pipeline import GivenPlan, Model, given_plan, in_chip, source_of
 from diagmem.planning.options import Options
 from diagmem.planning.planner import Tell, silently
-from diagmem.verification.recordings import Pixels, Recording, labels, recordings
-from diagmem.verification.running import Given, Running
+from diagmem.verification.recordings import Pixels, Recording, expected_outputs, labels, recordings
+from diagmem.verification.running import Given, Running, named
 from diagmem.verification.scores import Made, Score, compared, judged
+from diagmem.verification.selftest import BoardReport, reported, selftest_of
 
 
 def running(model: Model, *, plan: GivenPlan | None = None, **options: Any) -> Running:
@@ -93,6 +97,51 @@ def run_on_data(
     return Judged(source, costs.on(), net.graph, data, made, score)
 
 
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """Outputs beside those that were expected. `largest`: how far the furthest value is off. `failure`: None if none is
+    off by more than the tolerance."""
+
+    runs: int
+    largest: float
+    tolerance: float
+    failure: str | None
+
+    @property
+    def ok(self) -> bool:
+        return self.failure is None
+
+    def to_json(self) -> dict[str, Any]:
+        return {"ok": self.ok, **asdict(self)}
+
+
+def compared_with_file(
+    source: Source,
+    path: Path,
+    expect: Path,
+    options: Options,
+    tolerance: float = 0.0,
+    *,
+    plan: GivenPlan | None = None,
+    tell: Tell = silently,
+) -> Expected:
+    """Runs a model on files, and compares its outputs, as real numbers, with those in another file."""
+    found = run_on_data(source, path, options, plan=plan, tell=tell)
+    made = named(found.graph, [run for runs in found.made for run in runs])
+    wanted = expected_outputs(expect, {name: values.size for name, values in made.items()})
+    largest, failure = 0.0, None
+    for name, values in made.items():
+        off = np.abs(values.astype(np.float64).ravel() - wanted[name].astype(np.float64).ravel())
+        # A NaN is no number that could be near.
+        off = np.where(np.isnan(off), np.inf, off)
+        at = int(off.argmax()) if off.size else 0
+        largest = max(largest, float(off.max(initial=0)))
+        if failure is None and off.size and off[at] > tolerance:
+            index = ", ".join(map(str, np.unravel_index(at, values.shape)))
+            failure = f"'{one_line(name)}' [{index}] is {values.ravel()[at]:g}, expected {wanted[name].ravel()[at]:g}"
+    return Expected(found.score.count, largest, tolerance, failure)
+
+
 def _costs(source: Source, plan: GivenPlan | None, options: Options) -> Costs:
     chosen = in_chip(source.runnable, options).plan if plan is None else given_plan(source, plan, options)
     return Costs(chosen, source.runnable)
@@ -111,3 +160,29 @@ def _made(net: Running, one: Recording, tell: Tell, number: int, count: int) -> 
     tell(one.name, number, count)
     net.reset()
     return net.stored(one.runs)
+
+
+def selftest_for(costs: Costs, inputs: int | str | Path) -> SelfTest:
+    """What a plan's C tests itself with: so many drawn inputs, or those in a file."""
+    program, stack_bytes = costs.firmware, costs.on().ram.stack_bytes
+    if isinstance(inputs, int):
+        return selftest_of(program, inputs, stack_bytes)
+    found = recordings(Path(inputs), program.graph)
+    if len(found) != 1:
+        raise PlanError(f"a self-test takes one file, and there are {len(found)}")
+    return selftest_of(program, len(found[0].runs), stack_bytes, found[0].runs)
+
+
+def read_board(model: Model, log: str, *, inputs: str | Path | None = None, **options: Any) -> BoardReport:
+    """What a board has said in its self-test, beside what it should have: `log` is the text of its serial port.
+    `inputs`: the file that the test was made with, if it was. The options are those that the C was emitted with."""
+    return board_report(source_of(model), log, Options.of(options), inputs=inputs)
+
+
+def board_report(
+    source: Source, log: str, options: Options, *, plan: GivenPlan | None = None, inputs: str | Path | None = None
+) -> BoardReport:
+    """As `read_board`."""
+    costs = _costs(source, plan, options)
+    test = selftest_for(costs, inputs) if inputs is not None else None
+    return reported(costs, log, test)

@@ -200,8 +200,7 @@ def differences(
         sent = np.frombuffer(received, np.dtype(tensor.dtype.numpy).newbyteorder(order), span_elems, offset)
         got = sent.astype(tensor.dtype.numpy)[places(shape, tensor.strides)]
         offset += span.size_bytes
-        own = _channels(values[tensor.index], tensor).reshape(-1)
-        want = own[first * len(got) : (first + 1) * len(got)].astype(tensor.dtype.numpy)
+        want = held(values[tensor.index], tensor).reshape(-1)[first * len(got) : (first + 1) * len(got)]
         wrong = np.flatnonzero(differing(got, want))
         if wrong.size:
             at = int(wrong[0])
@@ -211,9 +210,10 @@ def differences(
             )
 
 
-def _channels(values: npt.NDArray[Any], tensor: Tensor) -> npt.NDArray[Any]:
-    """Of the values of a tensor of the model, those that a narrower one should have; as integers, where it holds
+def held(values: npt.NDArray[Any], tensor: Tensor) -> npt.NDArray[Any]:
+    """Of the values of a tensor of the model, what a narrower one holds: some channels; integers, where it holds
     quantised values."""
     if values.dtype == np.float32 and tensor.dtype is not DType.FLOAT32:
         values = quantised_values(values, tensor)
-    return values if tensor.channels is None else values[..., list(tensor.channels)]
+    kept = values if tensor.channels is None else values[..., list(tensor.channels)]
+    return kept.astype(tensor.dtype.numpy)

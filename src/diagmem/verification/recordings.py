@@ -71,13 +71,20 @@ def _only_input(graph: Graph) -> Tensor:
 
 
 def _numpy(path: Path, graph: Graph, _: Pixels | None) -> Given:
+    found: Given = _arrays(path)
+    if isinstance(found, np.ndarray):
+        _only_input(graph)
+    return found
+
+
+def _arrays(path: Path) -> Any:
+    """The array in an .npy, or those in an .npz by their names."""
     try:
         with path.open("rb") as file:
             # Objects would run code.
             found: Any = np.load(file, allow_pickle=False)
             if not isinstance(found, np.ndarray):
-                return {name: found[name] for name in found.files}
-        _only_input(graph)
+                found = {name: found[name] for name in found.files}
         return found
     except (ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
         raise DataError(f"it is no array that numpy reads without pickle: {one_line(str(error))}") from error
@@ -149,6 +156,23 @@ READERS: Mapping[str, Callable[[Path, Graph, Pixels | None], Given]] = {
     **dict.fromkeys((".png", ".jpg", ".jpeg"), _picture),
 }
 """How a file is read, by the end of its name."""
+
+
+def expected_outputs(path: Path, sizes: Mapping[str, int]) -> dict[str, Array]:
+    """Output -> values in an .npz, or those of the only one in an .npy. `sizes`: how many values each has."""
+    try:
+        with reading():
+            given = _arrays(path)
+        is_one = isinstance(given, np.ndarray)
+        found: dict[str, Array] = dict.fromkeys(sizes if len(sizes) == 1 else (), given) if is_one else given
+        for name, size in sizes.items():
+            if name not in found:
+                raise DataError(f"it has no values for the output '{one_line(name)}'")
+            if found[name].size != size or found[name].dtype.kind not in "fiub":
+                raise DataError(f"'{one_line(name)}' takes {size:,} numbers; it has {found[name].size:,}")
+    except DataError as error:
+        raise DataError(f"{one_line(str(path), 400)}: {error}") from error
+    return found
 
 
 def labels(path: Path, data: Sequence[Recording]) -> list[int]:

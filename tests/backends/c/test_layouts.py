@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from diagmem import emit_c
 from diagmem.backends.c import LAYOUTS, FileLayout, emit
 from diagmem.cli import emit as command
 from diagmem.verification.tools import STANDARD, WARNINGS
@@ -192,3 +193,37 @@ def test_an_arduino_library(is_streamed: bool, tmp_path: Path) -> None:
 def test_a_platformio_library() -> None:
     about = json.loads(emit(program(tiny()), layout="platformio")["library.json"])
     assert (about["name"], about["headers"]) == ("tiny", "tiny.h")
+
+
+SELFTESTS = {
+    "zephyr": ("samples/selftest/src/main.c", "int printk(const char *, ...);", "zephyr/kernel.h zephyr/sys/printk.h"),
+    "esp-idf": ("examples/selftest/main/main.c", "", ""),
+    "cmake": (
+        "examples/pico/main.c",
+        "void stdio_init_all(void); void sleep_ms(unsigned); int putchar_raw(int);",
+        "pico/stdlib.h",
+    ),
+    "arduino": ("examples/tiny_selftest/tiny_selftest.ino", "", "Arduino.h"),
+    "platformio": ("examples/selftest/src/main.cpp", "", "Arduino.h"),
+}
+
+
+@pytest.mark.parametrize("layout", SELFTESTS)
+def test_examples_of_the_self_test_compile(layout: FileLayout, tmp_path: Path) -> None:
+    """With stand-ins for what the system offers; the test itself is among the sources of the library."""
+    example, offered, headers = SELFTESTS[layout]
+    files = emit_c(tiny(), selftest=1, layout=layout).files
+    write(files, tmp_path)
+    for header in headers.split():
+        path = tmp_path / "stand_ins" / header
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(
+            "#pragma once\n" + (offered or ARDUINO.replace("void println", "void write(char) {} void println"))
+        )
+    folder = "src" if layout in ("arduino", "platformio") else "include"
+    compiler("g++")
+    is_c = example.endswith(".c")
+    language = ["gcc", "-std=c99", "-x", "c"] if is_c else ["g++", "-x", "c++"]
+    flags = ["-Wall", "-Wextra", "-Werror", "-Istand_ins", f"-I{folder}", "-c"]
+    run([*language, *flags, example, "-o", "example.o"], tmp_path)
+    run(["gcc", "-std=c99", *flags, "-Isrc", "src/tiny_selftest.c", "-o", "test.o"], tmp_path)

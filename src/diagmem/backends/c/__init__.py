@@ -8,6 +8,7 @@ from diagmem.backends.c.layouts import BINARY_LAYOUTS, LAYOUTS, FileLayout, Libr
 
 if TYPE_CHECKING:
     from diagmem.backends.c.program import Program
+    from diagmem.backends.c.selftest import SelfTest
 
 __all__ = ["LAYOUTS", "MOST_TEXT_BYTES", "FileLayout", "emit", "weights_bytes"]
 
@@ -21,13 +22,16 @@ def emit(
     layout: FileLayout = "plain",
     model_sha256: str | None = None,
     most_text_bytes: int = MOST_TEXT_BYTES,
+    test: SelfTest | None = None,
 ) -> dict[str, bytes]:
     """The files of the library, by path. The same program gives the same bytes.
 
-    `most_text_bytes`: larger weights become a binary file, in layouts whose tools would find it.
+    `most_text_bytes`: larger weights become a binary file, in layouts whose tools would find it. `test`: what the model
+    tests itself with.
     """
     from diagmem.backends.c.kernels import kernels_of
     from diagmem.backends.c.literals import identifier
+    from diagmem.backends.c.selftest import selftest_bytes, selftest_files
     from diagmem.backends.c.tables import Tables
     from diagmem.backends.c.text import model_source, origin, readme, rendered
 
@@ -37,16 +41,18 @@ def emit(
     is_binary = layout in BINARY_LAYOUTS and tables.size_bytes > most_text_bytes
     code = {
         f"{name}.h": top + rendered("model.h.j2", program, name),
-        f"{name}.c": top + model_source(program, tables, name),
+        f"{name}.c": top + model_source(program, tables, name, is_tested=test is not None),
         f"{name}_values.c": top + rendered("values.c.j2", program, name),
         f"{name}_kernels.h": top + kernels_of([program], f"{name.upper()}_CODE_ATTR"),
         f"{name}_weights.h": top + tables.header(),
+        **({} if test is None else {path: top + text for path, text in selftest_files(program, test, name).items()}),
         **(tables.assembly() if is_binary else {f"{name}_weights.c": top + tables.text()}),
     }
     files = {path: content.encode() for path, content in code.items()}
     if is_binary:
         files[f"{name}_weights.bin"] = tables.binary()
-    about = readme(program, name, tables.size_bytes).encode()
+    test_bytes = None if test is None else selftest_bytes(program, test)
+    about = readme(program, name, tables.size_bytes, test_bytes).encode()
     return {**laid_out(Library({name: program}, name, files), layout), "README.md": about}
 
 

@@ -37,7 +37,12 @@ class Library:
     @property
     def headers(self) -> list[str]:
         """What programs may include."""
-        return [self.header, *(f"{own}.h" for own in self.programs if own != self.name)]
+        tests = [f"{self.name}_selftest.h"] if self.is_tested else []
+        return [self.header, *tests, *(f"{own}.h" for own in self.programs if own != self.name)]
+
+    @property
+    def is_tested(self) -> bool:
+        return f"{self.name}_selftest.c" in self.code
 
     @property
     def what(self) -> str:
@@ -62,28 +67,61 @@ class Library:
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """`headers`, `sources`: in which folders they lie. `files`: what build systems look for, path -> template."""
+    """`headers`, `sources`: in which folders they lie. `files`: what build systems look for, path -> template. `tests`:
+    the same for an example that runs the model's test of itself, and whose it is."""
 
     headers: str
     sources: str
     files: Mapping[str, str]
+    tests: Mapping[str, tuple[str, str]]
 
+
+_ON_QEMU = {
+    "selftest/qemu.c": ("selftest_qemu.c", ""),
+    "selftest/qemu.ld": ("selftest_qemu.ld", ""),
+    "selftest/CMakeLists.txt": ("selftest_project", ""),
+    "examples/pico/main.c": ("selftest_main.c", "pico"),
+    "examples/pico/CMakeLists.txt": ("selftest_project", "pico"),
+}
 
 _LAYOUTS: Mapping[FileLayout, _Layout] = {
-    "plain": _Layout("", "", {"CMakeLists.txt": "CMakeLists.txt"}),
-    "cmake": _Layout("include", "src", {"CMakeLists.txt": "CMakeLists.txt"}),
+    "plain": _Layout("", "", {"CMakeLists.txt": "CMakeLists.txt"}, _ON_QEMU),
+    "cmake": _Layout("include", "src", {"CMakeLists.txt": "CMakeLists.txt"}, _ON_QEMU),
     "arduino": _Layout(
         "src",
         "src",
         {"library.properties": "library.properties", "examples/{name}_run/{name}_run.ino": "sketch.ino"},
+        {"examples/{name}_selftest/{name}_selftest.ino": ("selftest.ino", "")},
     ),
-    "platformio": _Layout("src", "src", {"library.json": "library.json"}),
+    "platformio": _Layout(
+        "src",
+        "src",
+        {"library.json": "library.json"},
+        {
+            "examples/selftest/platformio.ini": ("selftest_project", "platformio"),
+            "examples/selftest/src/main.cpp": ("selftest.ino", ""),
+        },
+    ),
     "zephyr": _Layout(
         "include",
         "src",
         {"zephyr/module.yml": "module.yml", "zephyr/Kconfig": "Kconfig", "zephyr/CMakeLists.txt": "zephyr.txt"},
+        {
+            "samples/selftest/CMakeLists.txt": ("selftest_project", "zephyr"),
+            "samples/selftest/prj.conf": ("selftest_conf", "zephyr"),
+            "samples/selftest/src/main.c": ("selftest_main.c", "zephyr"),
+        },
     ),
-    "esp-idf": _Layout("include", "src", {"CMakeLists.txt": "esp_idf.txt", "idf_component.yml": "idf_component.yml"}),
+    "esp-idf": _Layout(
+        "include",
+        "src",
+        {"CMakeLists.txt": "esp_idf.txt", "idf_component.yml": "idf_component.yml"},
+        {
+            "examples/selftest/CMakeLists.txt": ("selftest_project", "esp-idf"),
+            "examples/selftest/main/CMakeLists.txt": ("selftest_conf", "esp-idf"),
+            "examples/selftest/main/main.c": ("selftest_main.c", "esp-idf"),
+        },
+    ),
 }
 
 
@@ -97,7 +135,9 @@ def laid_out(library: Library, layout: FileLayout) -> dict[str, bytes]:
     files = dict(library.lies_in(how))
     sources = [path for path in files if path.endswith((".c", ".S"))]
     given = {"library": library, "name": library.name, "sources": sources}
-    for path, template in how.files.items():
-        text = filled(f"{template}.j2", headers=how.headers, folder=how.sources, **given)
+    examples = how.tests if library.is_tested else {}
+    plain = {path: (template, "") for path, template in how.files.items()}
+    for path, (template, platform) in {**plain, **examples}.items():
+        text = filled(f"{template}.j2", headers=how.headers, folder=how.sources, platform=platform, **given)
         files[path.format(name=library.name)] = text.encode()
     return files

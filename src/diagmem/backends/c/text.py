@@ -66,8 +66,9 @@ def rendered(template: str, program: Program, name: str, is_shared: bool = False
     return filled(template, program=program, name=name, **{**known, **more})
 
 
-def model_source(program: Program, tables: Tables, name: str, is_shared: bool = False) -> str:
-    """NAME.c after its first comment. `is_shared`: the arena is that of a library of several models."""
+def model_source(program: Program, tables: Tables, name: str, is_shared: bool = False, is_tested: bool = False) -> str:
+    """NAME.c after its first comment. `is_shared`: the arena is that of a library of several models. `is_tested`: it
+    comes with a test of itself."""
     at, calls, numbers = partial(address, program), program.calls, {t: n for n, t in enumerate(program.graph.inputs)}
     constants = (
         *rows_of_tensors(program),
@@ -78,6 +79,7 @@ def model_source(program: Program, tables: Tables, name: str, is_shared: bool = 
     given = {
         "at": at,
         "tables": tables,
+        "is_tested": is_tested,
         "constants": constants,
         "input_places": {n: at(_start(program, t)) for t, n in numbers.items()},
         "output_places": {n: address_to_read(program, _start(program, t)) for n, t in enumerate(program.graph.outputs)},
@@ -92,9 +94,11 @@ def _start(program: Program, tensor: int) -> int:
     return program.offsets[tensor] if tensor in program.offsets else program.storage[tensor].offsets[0]
 
 
-def readme(program: Program, name: str, weights_bytes: int) -> str:
-    """What a firmware engineer has to know."""
+def readme(program: Program, name: str, weights_bytes: int, test_bytes: int | None = None) -> str:
+    """What a firmware engineer has to know. `test_bytes`: constants of its test of itself, if it has one."""
     given: dict[str, Any] = {
+        "is_tested": test_bytes is not None,
+        "test_bytes": test_bytes,
         "weights_bytes": weights_bytes,
         "forms": Counter(storage.form for storage in program.by_rows.values()),
         "sequence_bytes": sequence_bytes,
