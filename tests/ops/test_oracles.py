@@ -27,8 +27,9 @@ Array = npt.NDArray[Any]
 
 SILENT = {
     "tflm": {
+        *(name for name in kinds() if name.startswith(CUSTOM) and "Signal" not in name and "_" not in name),
         *("DENSIFY", "GELU", "ONE_HOT", "POW", "RANGE", "RANK", "REDUCE_ANY", "REDUCE_PROD", "RELU_0_TO_1"),
-        *("RELU_N1_TO_1", "SELECT", "TILE"),
+        *("RELU_N1_TO_1", "SELECT", "TILE", "ATAN2", "SIGN"),
     },
     "litert": {
         "DENSIFY",

@@ -55,7 +55,7 @@ NO_RANGE = {
 """Kinds of whose outputs no range is known, and why."""
 
 NO_ENDS = {
-    **dict.fromkeys(("DIV", "SQUARED_DIFFERENCE", "FLOOR_DIV", "FLOOR_MOD", "POW"), "they rise and fall"),
+    **dict.fromkeys(("DIV", "SQUARED_DIFFERENCE", "FLOOR_DIV", "FLOOR_MOD", "POW", "ATAN2"), "they rise and fall"),
     **dict.fromkeys(("PRELU", "ADD_N"), "not read from the kernels yet; constants are known"),
     **dict.fromkeys(("EQUAL", "NOT_EQUAL", "GREATER", "GREATER_EQUAL", "LESS", "LESS_EQUAL"), "they make no numbers"),
     **dict.fromkeys(("LOGICAL_AND", "LOGICAL_OR", "SELECT", "SELECT_V2"), "they take no numbers"),

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from diagmem.frontends.model_chain import Wired, order_of
-from diagmem.frontends.onnx.proto import read_model
+from diagmem.frontends.onnx.reading import read_model
 from diagmem.frontends.source import Source
 from diagmem.frontends.tflite import has_shapes_of_file
 from diagmem.model.graph import DType, Graph, Node

@@ -8,7 +8,7 @@ from pathlib import Path
 from diagmem.frontends.checks import check_sizes
 from diagmem.frontends.onnx.importer import NEWEST_OPSET, OLDEST_OPSET, Importer
 from diagmem.frontends.onnx.lowering import LOWERINGS
-from diagmem.frontends.onnx.proto import read_model
+from diagmem.frontends.onnx.reading import read_model
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import Graph, Shape
 from diagmem.ops.signature import check_signatures

@@ -17,12 +17,13 @@ import numpy as np
 import numpy.typing as npt
 
 from diagmem.frontends.onnx.builder import CHANNELS_LAST, Builder, Constant, Dims, Stored, Value, sizes, stored_as
-from diagmem.frontends.onnx.proto import DEFAULT_DOMAINS, MICROSOFT, TYPES, OnnxModel, OnnxNode, OnnxValue, Subgraph
+from diagmem.frontends.onnx.proto import DEFAULT_DOMAINS, MICROSOFT, TYPES, OnnxModel, OnnxNode, OnnxValue
+from diagmem.frontends.onnx.reading import SINCE, modern
 from diagmem.model.errors import DiagmemError, ModelError, damaged, one_line
 from diagmem.model.graph import DType, Graph, Shape, Tensor
 from diagmem.ops.folding import Allowance
 
-OLDEST_OPSET, NEWEST_OPSET = 7, 24
+OLDEST_OPSET, NEWEST_OPSET = 1, 24
 
 Lowering = Callable[["Importer", OnnxNode], Value | None]
 """A node's first output; None where the lowering has bound the outputs itself."""
@@ -57,12 +58,9 @@ class Importer:
     def expect(self, nodes: Sequence[OnnxNode]) -> None:
         """Records what later nodes read."""
         for node in nodes:
-            self.uses.update(name for name in node.inputs if name)
+            self.uses.update(name for name in node.reads() if name)
             for name in dict.fromkeys(node.inputs):
                 self.readers.setdefault(name, []).append(node)
-            for value in node.attributes.values():
-                if isinstance(value, Subgraph):
-                    self.uses.update(value.names())
 
     def graph(self, name: str, lowerings: Mapping[str, Lowering]) -> Graph:
         """The whole model."""
@@ -127,7 +125,9 @@ class Importer:
         self._read[node.number] = set()
         for name in node.inputs:
             if name and name not in self.values:
-                raise damaged(f"{node.label}: input '{one_line(name)}' is not computed before it")
+                raise damaged(f"{node.label}: no node makes its input '{one_line(name)}'")
+        if self.opset(node) < SINCE and node.domain in DEFAULT_DOMAINS:
+            node = modern(self, node)
         known = [None if not name else self.values[name] for name in node.inputs]
         made = folded(self, node, known)
         if made is not None:
@@ -139,7 +139,7 @@ class Importer:
         if lowering is None:
             advice = "" if node.domain in (*DEFAULT_DOMAINS, MICROSOFT) else " (a custom operator)"
             raise ModelError(
-                f"{node.label}: operator {one_line(kind)}{advice} of opset {self.model.opset} is not supported; "
+                f"{node.label}: operator {one_line(kind)}{advice} of opset {self.opset(node)} is not supported; "
                 "replace it by others, or export the model again"
             )
         try:
@@ -176,6 +176,9 @@ class Importer:
         self.build.rename(tensor, value.name)
 
     # What lowerings use.
+
+    def opset(self, node: OnnxNode) -> int:
+        return node.opset or self.model.opset
 
     def new_number(self) -> int:
         """A number of its own for a node that the file does not have."""

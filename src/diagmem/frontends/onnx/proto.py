@@ -189,6 +189,8 @@ MICROSOFT = "com.microsoft"
 # ONNX's element types by number.
 TYPES = {1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 9: "bool"}
 TYPES |= {10: "float16", 11: "float64", 12: "uint32", 13: "uint64"}
+BFLOAT16 = 16
+"""The upper half of a float32, which values of this type become."""
 IN_INT32 = ("uint8", "int8", "uint16", "int16", "int32", "bool", "float16")
 """Types whose values may be in the field of 32-bit integers."""
 
@@ -205,7 +207,7 @@ class OnnxValue:
 @dataclass(frozen=True, slots=True)
 class OnnxNode:
     """`number`: its place in the file. An omitted input has the empty name. `stands_for`: the label of the file's node
-    that this one is a part of, if the file itself does not have it."""
+    that this one is a part of, if the file itself does not have it. `opset`: of a function, 0 for that of the model."""
 
     number: int
     kind: str
@@ -215,6 +217,15 @@ class OnnxNode:
     outputs: tuple[str, ...]
     attributes: dict[str, Any] = field(compare=False)
     stands_for: str = ""
+    overload: str = ""
+    opset: int = 0
+
+    def reads(self) -> Iterator[str]:
+        """Its inputs, and what graphs inside it take from outside."""
+        yield from self.inputs
+        for value in self.attributes.values():
+            if isinstance(value, Subgraph):
+                yield from value.names()
 
     @property
     def label(self) -> str:
@@ -238,19 +249,37 @@ class OnnxModel:
     size_bytes: int
 
 
-def read_model(content: bytes, directory: Path | None) -> OnnxModel:
-    """The model in a file's bytes. `directory`: where files that it refers to may be; None: nowhere."""
+class Given(NamedTuple):
+    """In a function, an attribute of the call."""
+
+    name: str
+
+
+class Function(NamedTuple):
+    """Nodes that stand for a node of a kind that the file defines."""
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    nodes: tuple[OnnxNode, ...]
+    defaults: dict[str, Any]
+    opset: int
+
+
+def read_parts(content: bytes, directory: Path | None) -> tuple[OnnxModel, dict[tuple[str, str, str], Function]]:
+    """The graph in a file's bytes, and functions by domain, name and overload, as the file has them."""
     message = Message(memoryview(content), 0, len(content), "the model")
-    opset = within("the list of opsets", _opset)
-    found = message.read({7: lambda _, field: message.message(field, "the graph"), 8: opset, 25: Message.data})
-    if found[25]:
-        raise ModelError("model functions are not supported; export it with functions inlined")
+    opset, reader = within("the list of opsets", _opset), _Reader(directory, len(content))
+    function = within("a function", reader.function)
+    found = message.read(
+        {1: Message.integer, 7: lambda _, field: message.message(field, "the graph"), 8: opset, 25: function}
+    )
     if not found[7]:
         raise ModelError("not an ONNX model: it has no graph")
-    version = max(found[8], default=0)
+    # Before there were opsets, there was one.
+    version = max(found[8], default=int(0 < last(found[1], 0) < 3))
     if not 1 <= version <= 1000:
         raise ModelError("not an ONNX model: it names no opset")
-    return _Reader(directory, len(content)).graph(found[7][-1], version)
+    return reader.graph(found[7][-1], version), dict(found[25])
 
 
 def _opset(message: Message) -> int:
@@ -287,11 +316,23 @@ class _Reader:
         size_bytes = self.size_bytes + sum(self.files.values())
         return OnnxModel(opset, inputs, tuple(values[12]), tuple(nodes), constants, size_bytes)
 
+    def function(self, message: Message) -> tuple[tuple[str, str, str], Function]:
+        """Its domain, name and overload, and what it consists of."""
+        node = within("a node of a function", lambda inner: self._node(inner, 0))
+        default = within("an attribute of a function", self._attribute)
+        opset = within("the list of opsets", _opset)
+        found = message.read({**dict.fromkeys((1, 4, 5, 10, 13), Message.text), 7: node, 9: opset, 11: default})
+        name, domain, overload = (last(found[place], "") for place in (1, 10, 13))
+        inputs, outputs, nodes = (tuple(found[place]) for place in (4, 5, 7))
+        function = Function(inputs, outputs, nodes, dict(found[11]), max(found[9], default=0))
+        return (domain, name, overload), function
+
     def _node(self, message: Message, number: int) -> OnnxNode:
         attribute = within(f"an attribute of node {number}", self._attribute)
-        found = message.read({**dict.fromkeys((1, 2, 3, 4, 7), Message.text), 5: attribute})
-        kind, domain, name = (last(found[place], "") for place in (4, 7, 3))
-        return OnnxNode(number, kind, domain, name, tuple(found[1]), tuple(found[2]), dict(found[5]))
+        found = message.read({**dict.fromkeys((1, 2, 3, 4, 7, 8), Message.text), 5: attribute})
+        kind, domain, name, overload = (last(found[place], "") for place in (4, 7, 3, 8))
+        inputs, outputs = tuple(found[1]), tuple(found[2])
+        return OnnxNode(number, kind, domain, name, inputs, outputs, dict(found[5]), overload=overload)
 
     def _attribute(self, message: Message) -> tuple[str, Any]:
         values: Decoders = {
@@ -303,8 +344,10 @@ class _Reader:
             11: lambda *_: Subgraph(),
         }
         lists: Decoders = {7: Message.floats, 8: Message.integers, 9: lambda inner, field: [inner.data(field)]}
-        found = message.read({1: Message.text, 20: Message.integer, **values, **lists})
+        found = message.read({1: Message.text, 20: Message.integer, 21: Message.text, **values, **lists})
         name, kind = last(found[1], ""), last(found[20], 0)
+        if found[21]:
+            return name, Given(found[21][-1])
         # The type says whether it is a list; an empty list, and a zero, leave no other trace.
         is_list = {6: 7, 7: 8, 8: 9}.get(kind) or next((number for number in lists if any(found[number])), None)
         if is_list is not None:
@@ -329,9 +372,9 @@ class _Reader:
         dims = [size for part in found[1] for size in part]
         values = {number: [v for part in found[number] for v in part] for number in typed if found[number]}
         where = f"tensor '{one_line(name)}'"
-        if kind not in TYPES:
+        if kind not in TYPES and kind != BFLOAT16:
             raise ModelError(f"{where}: element type {kind} is not supported; export it with other weights")
-        dtype = np.dtype(TYPES[kind])
+        dtype = np.dtype(TYPES.get(kind, "uint16"))
         shape = checked_shape(dims, where)
         size = int(np.prod(shape, dtype=object)) * dtype.itemsize
         if last(found[14], 0) == 1:
@@ -339,10 +382,12 @@ class _Reader:
         if raw is not None and not values:
             if len(raw) != size:
                 raise damaged(f"{where}: {len(raw)} bytes for a shape that takes {size}")
-            return name, np.frombuffer(raw, dtype=dtype.newbyteorder("<")).astype(dtype).reshape(shape)
-        if raw is not None:
+            made = np.frombuffer(raw, dtype=dtype.newbyteorder("<")).astype(dtype).reshape(shape)
+        elif raw is not None:
             raise damaged(f"{where}: its values are there twice")
-        return name, _typed(values, dtype, shape, where)
+        else:
+            made = _typed(values, dtype, shape, where)
+        return name, (made.astype(np.uint32) << 16).view(np.float32) if kind == BFLOAT16 else made
 
     def _external(self, places: Mapping[str, str], size_bytes: int, where: str) -> bytes:
         """The bytes of a tensor that takes `size_bytes`, in a file beside the model."""
@@ -371,14 +416,16 @@ class Subgraph:
     graph: OnnxModel | None = None
 
     def names(self) -> Iterator[str]:
-        """What its nodes read, those of nested graphs included, and its outputs."""
+        """What it takes from outside: its nodes read it, those of nested graphs included, or it is an output."""
         if self.graph is not None:
-            yield from (value.name for value in self.graph.outputs)
-            for node in self.graph.nodes:
-                yield from node.inputs
-                for value in node.attributes.values():
-                    if isinstance(value, Subgraph):
-                        yield from value.names()
+            graph = self.graph
+            own = {
+                *graph.constants,
+                *(value.name for value in graph.inputs),
+                *(n for x in graph.nodes for n in x.outputs),
+            }
+            read = (*(value.name for value in graph.outputs), *(name for node in graph.nodes for name in node.reads()))
+            yield from (name for name in read if name not in own)
 
 
 def _entry(message: Message) -> tuple[str, str]:

@@ -435,7 +435,7 @@ def _prelu_call_f32(node: Node) -> CCall:
 
 
 class FloorDivKind(BroadcastKind):
-    names = ("FLOOR_DIV", "FLOOR_MOD", "POW")
+    names = ("FLOOR_DIV", "FLOOR_MOD", "POW", "ATAN2")
     tflm_agrees = True
     is_pointwise = True
     takes = Signature((2, 2), alike=(1,))
@@ -453,8 +453,10 @@ class FloorDivKind(BroadcastKind):
         return kernel_call("floor_div", {"shape": c_broadcast(node)}, tensors, function=function)
 
     def sample(self, name: str, draw: Draw) -> Node:
-        """Both inputs may be repeated, each along its own axes; one may be constant."""
-        return node_of(self, name, None, draw.pair(DType.FLOAT32), (DType.FLOAT32,))
+        """Both inputs may be repeated, each along its own axes; one may be constant. LiteRT repeats none in ATAN2."""
+        shape = draw.shape()
+        alike = [activation(shape, DType.FLOAT32), activation(shape, DType.FLOAT32)]
+        return node_of(self, name, None, alike if name == "ATAN2" else draw.pair(DType.FLOAT32), (DType.FLOAT32,))
 
     def fitting(self, node: Node) -> Fitting:
         return Fitting(_floor_div_types(node.op.kind), scaled=())
@@ -468,15 +470,18 @@ class FloorDivKind(BroadcastKind):
         return sized
 
 
+_IN_DOUBLE: Mapping[str, Callable[[Array, Array], Array]] = {"POW": np.power, "ATAN2": np.arctan2}
+
+
 def _floor_div_types(kind: str) -> tuple[DType, ...]:
-    return (DType.FLOAT32,) if kind == "POW" else (DType.FLOAT32, DType.INT32, DType.INT64)
+    return (DType.FLOAT32,) if kind in _IN_DOUBLE else (DType.FLOAT32, DType.INT32, DType.INT64)
 
 
 def _floored(kind: str, first: Array, second: Array) -> Array:
     with np.errstate(all="ignore"):
-        if kind == "POW":
-            power: Array = np.power(first.astype(np.float64), second.astype(np.float64))
-            return power
+        if kind in _IN_DOUBLE:
+            made: Array = _IN_DOUBLE[kind](first.astype(np.float64), second.astype(np.float64))
+            return made
         if kind == "FLOOR_DIV":
             return np.floor(first / second)
         rest = np.fmod(first, second)

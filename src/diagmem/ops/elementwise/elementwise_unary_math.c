@@ -1,5 +1,6 @@
-/* LOG, SIN, COS, FLOOR, CEIL, ROUND on single precision, LOGICAL_NOT on truths, ABS and NEG on plain integers. What C libraries compute in their own
- * ways is computed in double precision, so that they agree in what is left of it. */
+/* LOG, trigonometric and hyperbolic functions, FLOOR, CEIL, ROUND, SIGN on single precision, LOGICAL_NOT on truths,
+ * ABS, NEG, SIGN on plain integers. What C libraries compute in their own ways is computed in double precision, so that
+ * they agree in what is left of it. */
 #include <math.h>
 
 #include "_elementwise.h"
@@ -13,6 +14,16 @@ typedef struct {
 DIAGMEM_UNARY_MATH(diagmem_math_log_f32, log((double)x))
 DIAGMEM_UNARY_MATH(diagmem_math_sin_f32, sin((double)x))
 DIAGMEM_UNARY_MATH(diagmem_math_cos_f32, cos((double)x))
+DIAGMEM_UNARY_MATH(diagmem_math_tan_f32, tan((double)x))
+DIAGMEM_UNARY_MATH(diagmem_math_acos_f32, acos((double)x))
+DIAGMEM_UNARY_MATH(diagmem_math_asin_f32, asin((double)x))
+DIAGMEM_UNARY_MATH(diagmem_math_atan_f32, atan((double)x))
+DIAGMEM_UNARY_MATH(diagmem_math_sinh_f32, sinh((double)x))
+DIAGMEM_UNARY_MATH(diagmem_math_cosh_f32, cosh((double)x))
+DIAGMEM_UNARY_MATH(diagmem_math_acosh_f32, acosh((double)x))
+DIAGMEM_UNARY_MATH(diagmem_math_asinh_f32, asinh((double)x))
+DIAGMEM_UNARY_MATH(diagmem_math_atanh_f32, atanh((double)x))
+DIAGMEM_UNARY_MATH(diagmem_math_sign_f32, x > 0.0f ? 1.0f : x < 0.0f ? -1.0f : x)
 DIAGMEM_UNARY_MATH(diagmem_math_floor_f32, floorf(x))
 DIAGMEM_UNARY_MATH(diagmem_math_ceil_f32, ceilf(x))
 DIAGMEM_UNARY_MATH(diagmem_math_round_f32, rintf(x))
@@ -21,5 +32,7 @@ DIAGMEM_ELEMENTWISE(diagmem_logical_not, diagmem_unary_math_params, uint8_t, !x)
 /* What does not fit wraps around. */
 DIAGMEM_ELEMENTWISE(diagmem_math_abs_s32, diagmem_unary_math_params, int32_t, x < 0 ? 0 - (uint32_t)x : (uint32_t)x)
 DIAGMEM_ELEMENTWISE(diagmem_math_neg_s32, diagmem_unary_math_params, int32_t, 0 - (uint32_t)x)
+DIAGMEM_ELEMENTWISE(diagmem_math_sign_s32, diagmem_unary_math_params, int32_t, (x > 0) - (x < 0))
+DIAGMEM_ELEMENTWISE(diagmem_math_sign_s64, diagmem_unary_math_params, int64_t, (x > 0) - (x < 0))
 DIAGMEM_ELEMENTWISE(diagmem_math_abs_s64, diagmem_unary_math_params, int64_t, x < 0 ? 0 - (uint64_t)x : (uint64_t)x)
 DIAGMEM_ELEMENTWISE(diagmem_math_neg_s64, diagmem_unary_math_params, int64_t, 0 - (uint64_t)x)

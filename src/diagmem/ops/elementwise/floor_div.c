@@ -1,5 +1,6 @@
-/* FLOOR_DIV, FLOOR_MOD, POW on single precision and on plain integers. For each output element: its inputs are read,
- * then it is written. Powers are computed in double precision, so that C libraries agree in what is left of them. */
+/* FLOOR_DIV, FLOOR_MOD on single precision and on plain integers, POW and ATAN2 on single precision. For each output
+ * element: its inputs are read, then it is written. Powers and angles are computed in double precision, so that C
+ * libraries agree in what is left of them. */
 #include <math.h>
 
 #include "_pairwise.h"
@@ -26,6 +27,7 @@ static inline int64_t diagmem_floor_mod_of_int(int64_t x, int64_t y) {
 DIAGMEM_PAIRWISE(diagmem_floor_div_f32, diagmem_floor_div_params, float, float, floorf(x / y))
 DIAGMEM_PAIRWISE(diagmem_floor_mod_f32, diagmem_floor_div_params, float, float, diagmem_floor_mod_of_f32(x, y))
 DIAGMEM_PAIRWISE(diagmem_pow_f32, diagmem_floor_div_params, float, float, pow((double)x, (double)y))
+DIAGMEM_PAIRWISE(diagmem_atan2_f32, diagmem_floor_div_params, float, float, atan2((double)x, (double)y))
 DIAGMEM_PAIRWISE(diagmem_floor_div_s32, diagmem_floor_div_params, int32_t, int32_t, diagmem_floor_div_of_int(x, y))
 DIAGMEM_PAIRWISE(diagmem_floor_mod_s32, diagmem_floor_div_params, int32_t, int32_t, diagmem_floor_mod_of_int(x, y))
 DIAGMEM_PAIRWISE(diagmem_floor_div_s64, diagmem_floor_div_params, int64_t, int64_t, diagmem_floor_div_of_int(x, y))

@@ -37,7 +37,7 @@ from diagmem.ops.numerics.quantised import (
     scale_of,
     zero_point_of,
 )
-from diagmem.ops.options import TYPE_CODES, Activation, BuiltinOptions, Options, Table
+from diagmem.ops.options import CUSTOM, TYPE_CODES, Activation, BuiltinOptions, CustomTable, Options, Table
 from diagmem.ops.orders import Order, Variant
 from diagmem.ops.sampling import Draw, Fitting, activation, node_of
 from diagmem.ops.signature import Signature
@@ -55,7 +55,6 @@ LUT_ONLY = ("EXP", "GELU")
 """Kinds whose 8-bit outputs LiteRT gives a scale of their own."""
 
 _SIZES_APART = (DType.BOOL, DType.INT16, DType.FLOAT32, DType.INT64)
-
 _CASTABLE = (DType.INT8, DType.INT16, DType.FLOAT32, DType.INT32, DType.INT64, DType.UINT8, DType.BOOL, DType.UINT32)
 
 QUANTISED = (DType.INT8, DType.INT16, DType.UINT8)
@@ -74,14 +73,20 @@ _FIXED = {
 """Output scales and zero points that TFLite insists on."""
 
 
+CUSTOM_MATH = tuple(f"{CUSTOM}{name}" for name in single_precision.IN_DOUBLE if not name.isupper())
+"""Functions that TFLite does not define, by TensorFlow's names."""
+
+
 class UnaryKind(RearrangeKind):
     names = (
         *("RELU", "RELU6", "RELU_N1_TO_1", "RELU_0_TO_1", "LEAKY_RELU", "ELU", "HARD_SWISH", "LOGISTIC", "TANH"),
         *("GELU", "SQRT", "RSQRT", "SQUARE", "EXP", "LOG", "SIN", "COS", "ABS", "NEG", "FLOOR", "CEIL", "ROUND"),
-        *("LOGICAL_NOT", "CAST", "QUANTIZE", "DEQUANTIZE"),
+        *("SIGN", "LOGICAL_NOT", "CAST", "QUANTIZE", "DEQUANTIZE"),
+        *CUSTOM_MATH,
     )
     table = {
         **dict.fromkeys(names, Table(Unary, name=None)),
+        **dict.fromkeys(CUSTOM_MATH, CustomTable(Unary)),
         "LEAKY_RELU": Table(Unary, {"alpha": "Alpha"}),
         "GELU": Table(Unary, {"approximate": "Approximate"}),
     }
@@ -109,7 +114,7 @@ class UnaryKind(RearrangeKind):
         if name in _CONVERSIONS:
             return dict.fromkeys(DType, _CONVERSIONS[name])
         looked_up = Way(_lookup, lambda node: _lookup_call(node, _table(node)))
-        on_integers = Way(_real, _math_call) if name in ("ABS", "NEG") else None
+        on_integers = Way(_real, _math_call) if name in ("ABS", "NEG", "SIGN") else None
         ways = {
             DType.INT8: looked_up if name in _S8 else None,
             DType.UINT8: looked_up if name in _U8 else None,
@@ -143,9 +148,8 @@ class UnaryKind(RearrangeKind):
     def sample(self, name: str, draw: Draw) -> Node:
         """Any two element sizes, also from a small one to a large one; conversions from and to types that they take."""
         given, made = _CONVERTED.get(name, (_SIZES_APART, _SIZES_APART))
-        attributes = Unary(approximate=draw.boolean()) if name == "GELU" else Unary()
-        if name == "LEAKY_RELU":
-            attributes = Unary(alpha=draw.integer(-2, 20) / 16)
+        slope = draw.integer(-2, 20) / 16 if name == "LEAKY_RELU" else 0.0
+        attributes = Unary(slope, name == "GELU" and draw.boolean())
         data = activation(draw.shape(), draw.choice(given))
         return node_of(self, name, attributes, [data], (draw.choice(made),))
 
@@ -158,7 +162,9 @@ class UnaryKind(RearrangeKind):
         return Fitting(tuple(self.ways(name)) or TYPES, gain=1 if has_own_scale else None, fixed=_FIXED.get(name, {}))
 
     def sample_values(self, node: Node, position: int, tensor: Tensor, rng: np.random.Generator) -> Array | None:
-        """Only numbers above 0 have a root, and 0 none that is inverted."""
+        """Only numbers above 0 have a root, and 0 none that is inverted; angles have sines up to 1."""
+        if node.op.kind.startswith((f"{CUSTOM}A", f"{CUSTOM}Ta")):
+            return np.tanh(rng.normal(0, 1, tensor.shape)) + (node.op.kind == f"{CUSTOM}Acosh") * 2
         if node.op.kind not in ("SQRT", "RSQRT", "LOG"):
             return None
         if tensor.quantisation is None:
@@ -286,25 +292,19 @@ def _limits(dtype: DType) -> tuple[int, int]:
     return int(info.min), int(info.max)
 
 
-def _in_double(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
-    """The function in float64, its results in float32."""
-    return lambda x: function(x.astype(np.float64)).astype(np.float32)
-
-
 _MATH: Mapping[str, Callable[[Array], Array]] = {
-    "LOG": _in_double(np.log),
-    "SIN": _in_double(np.sin),
-    "COS": _in_double(np.cos),
+    **{name if name.isupper() else f"{CUSTOM}{name}": f for name, f in single_precision.IN_DOUBLE.items()},
     "FLOOR": np.floor,
     "CEIL": np.ceil,
     "ROUND": np.rint,
+    "SIGN": lambda x: np.where(x > 0, x.dtype.type(1), np.where(x < 0, x.dtype.type(-1), x)),
 }
 """Halves are rounded to the even neighbour."""
 
 
 def _math_call(node: Node) -> CCall:
     require_types(node.input(0).dtype, (node.output,))
-    name, dtype = node.op.kind.lower(), node.output.dtype
+    name, dtype = node.op.kind.removeprefix(CUSTOM).lower(), node.output.dtype
     function = name if dtype is DType.BOOL else f"math_{name}_{SUFFIXES[dtype]}"
     fields, tensors = {"shape": c_elementwise(node)}, (node.input(0), node.output)
     return kernel_call("elementwise_unary_math", fields, tensors, function=function, struct="unary_math")
@@ -340,8 +340,8 @@ def _is_unsigned(node: Node) -> bool:
 
 def _clamp_requantisation(node: Node) -> Requantisation:
     """RELU as TFLite Micro does it; of the others LiteRT is the judge, which divides in float32."""
-    unit = _unit(node) if node.op.kind == "RELU" else _coarse_unit(node)
-    return Requantisation.between([unit], node.output, CLAMPS[node.op.kind])
+    unit = _unit if node.op.kind == "RELU" else _coarse_unit
+    return Requantisation.between([unit(node)], node.output, CLAMPS[node.op.kind])
 
 
 def _clamped(node: Node, x: Ints) -> Ints:

@@ -6,7 +6,7 @@ are in `_exp_f32.h` and `_real_f32.h`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -129,6 +129,22 @@ def log(x: Any) -> Floats:
 
 _ATANH = tuple(map(np.float32, (1 / 9, 1 / 7, 1 / 5, 1 / 3, 1)))
 """Coefficients of r**8, r**6, … in the area tangent of r, divided by r."""
+
+
+def _in_double(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    return lambda x: function(x.astype(np.float64)).astype(np.float32)
+
+
+IN_DOUBLE = {
+    name: _in_double(function)
+    for name, function in (
+        *(("LOG", np.log), ("SIN", np.sin), ("COS", np.cos), ("Tan", np.tan), ("Acos", np.arccos), ("Asin", np.arcsin)),
+        *(("Atan", np.arctan), ("Sinh", np.sinh), ("Cosh", np.cosh), ("Acosh", np.arccosh), ("Asinh", np.arcsinh)),
+        ("Atanh", np.arctanh),
+    )
+}
+"""What C libraries compute in their own ways, in float64, so that they agree in what is left of it: by TFLite's names,
+and those of TensorFlow that TFLite does not have."""
 
 
 def erfc(x: Any) -> Floats:

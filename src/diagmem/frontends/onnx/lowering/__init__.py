@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from functools import partial
 
 from diagmem.frontends.onnx.importer import Lowering
-from diagmem.frontends.onnx.lowering import arithmetic, control_flow, images, integers, matrix, moving, quantised
+from diagmem.frontends.onnx.lowering import arithmetic, control_flow, images, matrix, moving, quantised
 
 _FLOAT32: Mapping[str, Lowering] = {
     **images.LOWERINGS,
     **arithmetic.LOWERINGS,
-    **integers.LOWERINGS,
     **matrix.LOWERINGS,
     **moving.LOWERINGS,
     **control_flow.LOWERINGS,

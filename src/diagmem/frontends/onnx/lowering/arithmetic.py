@@ -27,7 +27,8 @@ from diagmem.frontends.onnx.proto import TYPES, OnnxNode
 from diagmem.model.errors import damaged
 from diagmem.model.graph import DType, Shape, Tensor
 from diagmem.ops import Activation, kind_of
-from diagmem.ops.elementwise.unary import Unary
+from diagmem.ops.elementwise.unary import CUSTOM_MATH, Unary
+from diagmem.ops.options import CUSTOM
 from diagmem.ops.reductions.reduce import ArgMax, CumSum, Reduce
 
 RANGES = {(0.0, math.inf): Activation.RELU, (0.0, 6.0): Activation.RELU6, (-1.0, 1.0): Activation.RELU_N1_TO_1}
@@ -79,6 +80,8 @@ def activation(im: Importer, node: OnnxNode) -> Value:
 
 
 def unary(im: Importer, node: OnnxNode, kind: str, attributes: Any = None) -> Value:
+    if kind == "GELU":
+        attributes = Unary(approximate=im.attribute(node, "approximate", "none") == "tanh")
     return unary_of(im, kind, im.input(node), attributes, node.outputs[0])
 
 
@@ -185,8 +188,17 @@ def slope_of(im: Importer, node: OnnxNode) -> Unary:
     return Unary(alpha=float(np.float32(im.attribute(node, "alpha", 0.01))))
 
 
-def gelu(im: Importer, node: OnnxNode) -> Value:
-    return unary(im, node, "GELU", Unary(approximate=im.attribute(node, "approximate", "none") == "tanh"))
+def modulo(im: Importer, node: OnnxNode) -> Value | None:
+    """The rest has the sign of the divisor; with `fmod`, that of the dividend."""
+    first, second = im.input(node, 0), im.input(node, 1)
+    if not im.attribute(node, "fmod", 0):
+        return binary_of(im, "FLOOR_MOD", first, second, node.outputs[0])
+    parts, (x, y) = Parts(im, node), node.inputs
+    if is_integer(first):
+        parts.end("Sub", x, parts("Mul", parts("Div", x, y), y))
+    else:
+        parts.end("Mul", parts("Sign", x), parts("Mod", parts("Abs", x), parts("Abs", y)))
+    return None
 
 
 def where(im: Importer, node: OnnxNode) -> Value:
@@ -400,7 +412,7 @@ def _last_index(im: Importer, node: OnnxNode, axis: int, size: int) -> None:
 
 def softmax(im: Importer, node: OnnxNode, kind: str) -> Value:
     """Over one axis; up to opset 12 over all axes from the given one on."""
-    value, name, is_one = im.stored(node), node.outputs[0], im.model.opset >= 13
+    value, name, is_one = im.stored(node), node.outputs[0], im.opset(node) >= 13
     axis = im.axis(node, im.attribute(node, "axis", -1 if is_one else 1), len(value.shape))
     if is_one or math.prod(value.shape[axis + 1 :]) == 1:
         return _softmax(im, value, axis, kind, name)
@@ -449,8 +461,7 @@ def instance_normalisation(im: Importer, node: OnnxNode) -> Value:
     _, _, made = normalised(im, value, range(2, len(value.shape)), im.attribute(node, "epsilon", 1e-5))
     shape = (-1, *[1] * (len(value.shape) - 2))
     scale, bias = (Constant(im.array(node, place).reshape(shape).astype(np.float32)) for place in (1, 2))
-    scaled = binary_of(im, "MUL", made, scale)
-    return binary_of(im, "ADD", scaled, bias, node.outputs[0])
+    return binary_of(im, "ADD", binary_of(im, "MUL", made, scale), bias, node.outputs[0])
 
 
 def running_sum(im: Importer, node: OnnxNode) -> Value:
@@ -470,8 +481,7 @@ def group_normalisation(im: Importer, node: OnnxNode) -> None:
         raise im.damaged(node, f"{groups} groups do not fit {list(shape)}")
     parts = Parts(im, node)
     flat = parts("Reshape", node.inputs[0], np.array([shape[0], groups, -1], np.int64))
-    ones = np.ones(groups, np.float32)
-    epsilon = im.attribute(node, "epsilon", 1e-5)
+    ones, epsilon = np.ones(groups, np.float32), im.attribute(node, "epsilon", 1e-5)
     made = parts("InstanceNormalization", flat, ones, 0 * ones, epsilon=epsilon)
     whole = parts("Reshape", made, np.array(shape, np.int64))
     given = [im.array(node, place).reshape(-1).astype(np.float32) for place in (1, 2)]
@@ -537,7 +547,7 @@ def reduce_logarithm(parts: Parts, x: str) -> None:
 
 
 _UNARY = {"Sigmoid": "LOGISTIC", "HardSwish": "HARD_SWISH", "Not": "LOGICAL_NOT"}
-_SAME_NAMES = ("Tanh", "Exp", "Log", "Sqrt", "Abs", "Neg", "Sin", "Cos", "Floor", "Ceil", "Round")
+_SAME_NAMES = ("Tanh", "Exp", "Log", "Sqrt", "Abs", "Neg", "Sin", "Cos", "Floor", "Ceil", "Round", "Sign")
 _RELATIONS = {kind: kind.upper() for kind in ("Equal", "Greater", "Less")}
 _RELATIONS |= {"GreaterOrEqual": "GREATER_EQUAL", "LessOrEqual": "LESS_EQUAL"}
 _RELATIONS |= {"And": "LOGICAL_AND", "Or": "LOGICAL_OR", "Xor": "NOT_EQUAL"}
@@ -548,6 +558,7 @@ _REDUCTIONS |= dict.fromkeys(("ReduceSum", "ReduceSumSquare", "ReduceL1", "Reduc
 LOWERINGS: dict[str, Lowering] = {
     **{kind: partial(unary, kind=ours) for kind, ours in _UNARY.items()},
     **{kind: partial(unary, kind=kind.upper()) for kind in _SAME_NAMES},
+    **{kind.removeprefix(CUSTOM): partial(unary, kind=kind) for kind in CUSTOM_MATH},
     **{kind: partial(binary, kind=kind.upper()) for kind in ("Add", "Sub", "PRelu")},
     **{kind: partial(product, kind=kind.upper()) for kind in ("Mul", "Div")},
     **{kind: partial(binary, kind=ours, dtype=DType.BOOL) for kind, ours in _RELATIONS.items()},
@@ -559,13 +570,13 @@ LOWERINGS: dict[str, Lowering] = {
     "Softplus": composed(softplus),
     "Softsign": composed(lambda parts, x: parts.end("Div", x, parts("Add", parts("Abs", x), 1.0))),
     "LeakyRelu": lambda im, node: unary(im, node, "LEAKY_RELU", slope_of(im, node)),
-    **dict.fromkeys(("Gelu", "com.microsoft.Gelu"), gelu),
+    **dict.fromkeys(("Gelu", "com.microsoft.Gelu"), partial(unary, kind="GELU")),
+    "Mod": modulo,
     "Where": where,
     "Cast": cast,
     **dict.fromkeys(("Identity", "Dropout"), identity),
     **dict.fromkeys(("Elu", "Selu", "Celu"), elu),
     "Erf": composed(erf),
-    "Tan": composed(lambda parts, x: parts.end("Div", parts("Sin", x), parts("Cos", x))),
     "Mish": composed(lambda parts, x: parts.end("Mul", x, parts("Tanh", parts("Softplus", x)))),
     "ThresholdedRelu": composed(
         lambda parts, x: parts.end("Where", parts("Greater", x, float(parts.attribute("alpha", 1.0))), x, 0.0)

@@ -314,7 +314,7 @@ def resize(im: Importer, node: OnnxNode) -> Stored:
     """Resize and Upsample: by our kernels where these read the same pixels, else axis by axis."""
     shape = im.input(node).shape
     size, scales = _new_size(im, node, shape)
-    newer = im.model.opset >= 11 and node.kind == "Resize"
+    newer = im.opset(node) >= 11 and node.kind == "Resize"
     mode = im.attribute(node, "mode", "nearest")
     where = im.attribute(node, "coordinate_transformation_mode", "half_pixel" if newer else "asymmetric")
     rounding = im.attribute(node, "nearest_mode", "round_prefer_floor" if newer else "floor")
@@ -387,7 +387,7 @@ def _weighted(im: Importer, value: Stored, axis: int, taps: Sequence[Sequence[tu
 
 def _new_size(im: Importer, node: OnnxNode, shape: Shape) -> tuple[Shape, list[float]]:
     """The new shape, and each axis' scale."""
-    newer = node.kind == "Resize" and im.model.opset >= 11
+    newer = node.kind == "Resize" and im.opset(node) >= 11
     rank = len(shape)
     axes = [im.axis(node, a, rank) for a in im.attribute(node, "axes", [])] or list(range(rank))
     wanted = im.optional_array(node, 3) if newer else None

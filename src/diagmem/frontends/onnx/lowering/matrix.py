@@ -91,7 +91,7 @@ def _is_weights(value: Value) -> TypeGuard[Constant]:
 def _sum_behind(im: Importer, node: OnnxNode, units: int) -> tuple[Any, OnnxNode]:
     """The bias: the constant of an Add that alone reads the product."""
     behind = im.next_only(node.outputs[0], ["Add"])
-    if behind is not None:
+    if behind is not None and "axis" not in behind.attributes:
         other = next((name for name in behind.inputs if name != node.outputs[0]), "")
         value = im.values.get(other) or (Constant(im.model.constants[other]) if other in im.model.constants else None)
         if isinstance(value, Constant) and value.array.size == units and value.shape[-1:] == (units,):

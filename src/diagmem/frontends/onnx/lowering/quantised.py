@@ -312,7 +312,7 @@ def softmax(im: Importer, node: OnnxNode, operands: Inputs, target: Target) -> V
     """QLinearSoftmax has an attribute for the opset that defines its axis."""
     value = operands[0]
     own_opset = im.attribute(node, "opset", 0)
-    opset = own_opset or im.model.opset
+    opset = own_opset or im.opset(node)
     axis = im.axis(node, im.attribute(node, "axis", -1 if own_opset or opset >= 13 else 1), len(value.shape))
     if opset < 13 and any(n > 1 for n in value.shape[axis + 1 :]):
         return None
