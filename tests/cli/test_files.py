@@ -9,13 +9,16 @@ import stat
 import subprocess
 import sys
 import tracemalloc
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from diagmem.model.errors import PlanError
 from tests.cli.calling import call
 
 COMMAND = [sys.executable, "-c", "from diagmem.cli import main; main()"]
+KWS = "zoo:kws_dscnn_int8"
 INSPECT = ("inspect", "zoo:kws_dscnn_int8", "--json")
 
 
@@ -113,6 +116,28 @@ def test_a_set_of_files_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     assert (tmp_path / "kws_dscnn_int8.c").read_text() == "old"
 
 
+def test_nothing_is_written_where_a_command_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even if it is the last line to be shown that cannot be made."""
+
+    def lines(*_: object) -> Iterator[str]:
+        yield "all is well"
+        raise PlanError("it is not")
+
+    monkeypatch.setattr("diagmem.cli.plan.plan_lines", lines)
+    monkeypatch.setattr("diagmem.cli.emit.cost_lines", lines)
+    monkeypatch.setattr("diagmem.cli.report.cost_lines", lines)
+    names = {name: str(tmp_path / name) for name in ("json", "plan", "svg", "report.html")}
+    for words in (
+        ("plan", KWS, "--json", names["json"], "-o", names["plan"], "--svg", names["svg"]),
+        ("emit", "c", KWS, "-o", str(tmp_path)),
+        ("report", KWS, "-o", names["report.html"], "--json", names["json"]),
+    ):
+        done = call(*words)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "it is not" in done.stderr
+        assert list(tmp_path.iterdir()) == []
+
+
 def test_a_file_that_is_too_large_is_refused_by_its_size(tmp_path: Path) -> None:
     """Before a byte of it is read."""
     path = tmp_path / "large.tflite"
@@ -128,7 +153,6 @@ def test_a_file_that_is_too_large_is_refused_by_its_size(tmp_path: Path) -> None
     assert peak_bytes < 2**30
 
 
-KWS = "zoo:kws_dscnn_int8"
 READING = {
     "model": ("plan", "{}"),
     "model.tflite": ("inspect", "{}.tflite"),

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -30,14 +29,6 @@ def check_is_no_input(path: Path) -> None:
         with suppress(OSError):
             if os.path.samefile(path, given):
                 raise click.UsageError(f"{path} is the model that was given: write to another file.", context)
-
-
-def write_json(path: str, value: Any) -> None:
-    text = json.dumps(value, indent=2, ensure_ascii=True) + "\n"
-    if path == "-":
-        click.echo(text, nl=False)
-    else:
-        write_file(Path(path), text.encode())
 
 
 def write_drawing(path: Path, drawing: Drawing, with_png: bool = True) -> None:

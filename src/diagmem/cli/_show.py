@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from unicodedata import east_asian_width
 
 import click
 
-from diagmem.cli._files import write_json
+from diagmem.cli._files import write_files
 from diagmem.model.errors import one_line
 
 if TYPE_CHECKING:
@@ -81,13 +82,17 @@ def show(
     parts: Iterable[str | Table],
     output: Path | None = None,
     status: int = 0,
+    files: Mapping[Path, bytes] | None = None,
 ) -> None:
-    """Writes the result as JSON where that is asked for, and shows it to people unless the JSON is on standard output.
-    Parts are made as they are shown. A status other than 0 then ends the command."""
-    for path in dict.fromkeys(str(path) for path in (output, json_path) if path):
-        write_json(path, data())
-    if json_path != "-":
-        say(parts)
+    """Writes files, and the result as JSON where that is asked for, and shows it to people unless the JSON is on
+    standard output. All of it is made before any of it is written. A status other than 0 then ends the command."""
+    paths = list(dict.fromkeys(str(path) for path in (output, json_path) if path))
+    text = json.dumps(data(), indent=2, ensure_ascii=True) + "\n" if paths else ""
+    shown = [] if json_path == "-" else [*parts]
+    write_files({**(files or {}), **{Path(path): text.encode() for path in paths if path != "-"}})
+    if "-" in paths:
+        click.echo(text, nl=False)
+    say(shown)
     if status:
         click.get_current_context().exit(status)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from diagmem.cli._files import check_is_no_input, write_file, write_files
+from diagmem.cli._files import check_is_no_input
 from diagmem.cli._models import by_c_name, model_argument, models_argument, naming_model
 from diagmem.cli._options import (
     Command,
@@ -116,12 +116,12 @@ def emit_c(
             emitted = pipeline.emit_c(sources[0], selftest=test, **how)
     for path in emitted.files:
         (output / path).parent.mkdir(parents=True, exist_ok=True)
-    write_files({output / path: data for path, data in emitted.files.items()})
+    files = {output / path: data for path, data in emitted.files.items()}
     cost = emitted.cost
     told = {"model": names, "arena_bytes": emitted.arena_bytes, "cost": cost.to_json(), "files": sorted(emitted.files)}
     lines = [f"{size_text(len(data)):>25}  {output / path}" for path, data in emitted.files.items()]
     verdict = [f"{names} on {cost.target}: {answer(emitted.missing)}"] if emitted.missing else []
-    show(json_path, lambda: told, (*verdict, *lines, *cost_lines(cost)), status=ANSWER_IS_NO if verdict else 0)
+    show(json_path, lambda: told, (*verdict, *lines, *cost_lines(cost)), None, ANSWER_IS_NO if verdict else 0, files)
 
 
 @command.command("tflm", short_help="Inside a .tflite file, for TensorFlow Lite Micro.", cls=Command)
@@ -191,10 +191,11 @@ def emit_tflm(
         made = _make(source, kernels, asked, plan_path, bar, force)
     if made.plan.options.kernels == "tflm-reference":
         click.echo(REFERENCE_WARNING, err=True)
-    write_file(output, made.emitted.data)
+    files = {output: made.emitted.data}
     status = ANSWER_IS_NO if made.fit is not None and not made.fit.fits else 0
     told = (f"warning: {made.reason}",) * bool(force and made.reason)
-    show(json_path, lambda: _to_json(source.label, output, made), (*told, *_report(output, made)), status=status)
+    parts = (*told, *_report(output, made))
+    show(json_path, lambda: _to_json(source.label, output, made), parts, None, status, files)
 
 
 @dataclass(frozen=True, slots=True)

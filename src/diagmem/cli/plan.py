@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from diagmem.cli._files import write_file
 from diagmem.cli._limits import Fitting, Limits, Verdict, usual_core
 from diagmem.cli._models import models_argument, naming_model
 from diagmem.cli._options import Command, json_option, output_option, plan_options, size_option
@@ -114,15 +113,14 @@ def command(
     found, together = _together(found, options, limits)
     results = [one for one in found if isinstance(one, Result)]
     verdict = _verdict_together(together, limits)
-    if svg_path:
-        _draw(results, svg_path)
+    files = {Path(svg_path): _drawn(results[0])} if svg_path else {}
     is_no = not (all(one.is_good for one in results) and (verdict is None or verdict.fits))
     status = BAD_INPUT if len(results) < len(found) else ANSWER_IS_NO if is_no else 0
     if len(found) > 1:
         more, parts = partial(_together_json, together, verdict), summary(found, together, verdict)
         show(json_path, lambda: {"plans": [one.to_json() for one in found], **more()}, parts, output, status)
     else:
-        show(json_path, found[0].to_json, plan_lines(results[0], verbose), output, status)
+        show(json_path, found[0].to_json, plan_lines(results[0], verbose), output, status, files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,7 +360,7 @@ def _show_curve(source: Source, options: Options, limits: Limits, json_path: str
     show(json_path, lambda: found, curve_lines(front, verdicts), output, status)
 
 
-def _draw(results: list[Result], path: str) -> None:
+def _drawn(result: Result) -> bytes:
     from diagmem.reports.arena import arena_drawing
 
-    write_file(Path(path), arena_drawing(results[0].made.plan).svg().encode())
+    return arena_drawing(result.made.plan).svg().encode()

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from diagmem.cli._files import write_files
 from diagmem.cli._models import model_argument, naming_model
 from diagmem.cli._options import Command, json_option, plan_options, plan_path_option
 from diagmem.cli._show import cost_lines, show, size_text
@@ -79,11 +78,11 @@ def command(
         files = pipeline.report_of(made, counted)
     page = output if is_page else output / PAGE
     page.parent.mkdir(parents=True, exist_ok=True)
-    write_files({page: files[PAGE]} if is_page else {output / name: content for name, content in files.items()})
+    written = {page: files[PAGE]} if is_page else {output / name: content for name, content in files.items()}
     size = size_text(len(files[PAGE]))
     sizes = (f"before  {size_text(made.baseline_bytes)}", f"after   {size_text(made.arena_bytes)}")
     lines = (*sizes, *cost_lines(made.costs.on()), f"wrote   {page}: {size}")
-    show(json_path, lambda: json.loads(files["plan.json"]), lines)
+    show(json_path, lambda: json.loads(files["plan.json"]), lines, files=written)
 
 
 def _read(path: Path) -> tuple[Counted, tuple[str, dict[int, str]]]:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from diagmem.cli._files import write_file
 from diagmem.cli._models import models_argument, naming_model
 from diagmem.cli._options import Command, json_option, plan_options, plan_path_option
 from diagmem.cli._show import Column, Table, count_text, number, show
@@ -114,12 +113,11 @@ def command(
     for source in sources:
         with naming_model(source.label), working("running") as bar:
             found.append(run_on_data(source, data, options, plan=plan_path, tell=bar.tell, **given))
-    if output is not None:
-        write_file(output, _array_file(found[0], output, raw))
+    files = {} if output is None else {output: _array_file(found[0], output, raw)}
     is_judged = labels_path is not None or against is not None or len(found) > 1
     lines = _scores(found) if is_judged else _values(found[0], raw)
     written = [] if output is None else ["", f"written: {output}"]
-    show(json_path, lambda: {"models": [one.to_json() for one in found]}, [*lines, *written])
+    show(json_path, lambda: {"models": [one.to_json() for one in found]}, [*lines, *written], files=files)
 
 
 def _array_file(found: Judged, path: Path, is_raw: bool) -> bytes:

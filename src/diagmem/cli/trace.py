@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from diagmem.cli._files import write_file
 from diagmem.cli._models import naming_model, optional_model_argument
 from diagmem.cli._options import Command, json_option, plan_options
 from diagmem.cli._show import Column, Table, number, show, size_text
@@ -111,8 +110,7 @@ def command(
             traced = _op(graph, op_index, on or NATIVE, with_picture)
         else:
             traced = _model(graph, options, on or NATIVE)
-    traced.draw(png_path, svg_path)
-    show(json_path, traced.to_json, (*traced.tables(), *traced.summary))
+    show(json_path, traced.to_json, (*traced.tables(), *traced.summary), files=traced.drawn(png_path, svg_path))
     if traced.fault:
         raise UnsafePlanError(f"{traced.name}: {traced.fault}")
 
@@ -230,15 +228,14 @@ class _Traced:
         if self.turns:
             yield _table_of_turns(self.turns)
 
-    def draw(self, png_path: Path | None, svg_path: Path | None) -> None:
+    def drawn(self, png_path: Path | None, svg_path: Path | None) -> dict[Path, bytes]:
         from diagmem.reports.trace import trace_drawing
 
-        if svg_path or png_path:
-            drawing = trace_drawing(self.panels, f"Memory trace of {self.name} on {self.on}", bool(self.plan))
-            if svg_path:
-                write_file(svg_path, drawing.svg().encode())
-            if png_path:
-                write_file(png_path, drawing.png())
+        if not (svg_path or png_path):
+            return {}
+        drawing = trace_drawing(self.panels, f"Memory trace of {self.name} on {self.on}", bool(self.plan))
+        svg = {svg_path: drawing.svg().encode()} if svg_path else {}
+        return svg | ({png_path: drawing.png()} if png_path else {})
 
 
 def _table(rows: list[TracedRow]) -> Table:

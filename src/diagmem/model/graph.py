@@ -358,13 +358,15 @@ class Node:
 
 @dataclass(frozen=True)
 class Graph:
-    """A model: tensors by index, ops in file order, and which tensors enter and leave."""
+    """A model: tensors by index, ops in file order, and which tensors enter and leave. `apart`: those that the firmware
+    has asked for by name, which become no parts of others."""
 
     name: str
     tensors: tuple[Tensor, ...]
     ops: tuple[Op, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
+    apart: frozenset[int] = frozenset()
 
     @cached_property
     def nodes(self) -> tuple[Node, ...]:

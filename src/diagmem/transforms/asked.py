@@ -6,7 +6,7 @@ input that no op touches, and an output as well.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from diagmem.model.errors import PlanError, one_line
@@ -33,6 +33,12 @@ def as_asked(model: Graph, keep: Sequence[str], double_buffer: Sequence[str]) ->
     added = range(len(model.tensors), len(tensors))
     inputs, outputs = (*model.inputs, *added), (*model.outputs, *added)
     return replace(model, tensors=tuple(tensors), inputs=inputs, outputs=outputs) if added else model
+
+
+def kept_apart(model: Graph, names: Collection[str]) -> Graph:
+    """The model in which tensors of these names become no parts of others."""
+    apart = frozenset(t.index for t in model.tensors if t.name in names)
+    return replace(model, apart=apart) if apart else model
 
 
 def next_frames(graph: Graph, names: Sequence[str]) -> dict[int, int]:

@@ -82,9 +82,13 @@ def _is_sound_window(draft: Draft, whole: Tensor, parts: Sequence[Tensor]) -> bo
     return True
 
 
+def _has_own_place(graph: Graph, tensor: int) -> bool:
+    return is_seen_by_caller(graph, tensor) or tensor in graph.apart
+
+
 def _may_be_part(draft: Draft, node: Node, part: Tensor, has_state: bool) -> bool:
     root, whole = draft.tensors[part.base], node.output
-    seen = draft.source.outputs if has_state else (*draft.source.inputs, *draft.source.outputs)
+    seen = {*draft.source.outputs, *draft.source.apart, *(() if has_state else draft.source.inputs)}
     return (
         (is_movable(root) or root.is_variable)
         and part.is_in_one_piece
@@ -127,7 +131,7 @@ def _remove_cut(draft: Draft, node: Node) -> None:
         return
     source = taken.source
     is_alike = all((t.dtype, t.quantisation) == (source.dtype, source.quantisation) for t in node.outputs)
-    if not is_alike or any(is_seen_by_caller(draft.source, t.index) or t.view is not None for t in node.outputs):
+    if not is_alike or any(_has_own_place(draft.source, t.index) or t.view is not None for t in node.outputs):
         return
     try:
         views = [part for number, output in enumerate(node.outputs) for part in _parts(draft, taken, number, output)]
@@ -172,7 +176,7 @@ def _stays_until_the_end(graph: Graph, read: Op) -> bool:
     changes = [op for op in touching if op.kind != READ]
     if not graph.tensors[variable].is_variable:
         return False
-    if is_seen_by_caller(graph, result) or graph.tensors[result].view is not None:
+    if _has_own_place(graph, result) or graph.tensors[result].view is not None:
         return False
     if len(changes) > 1 or any(op.kind != ASSIGN or variable not in op.outputs for op in changes):
         return False

@@ -17,6 +17,7 @@ from diagmem.validation import Fault
 from diagmem.verification.host import run_on_host
 from diagmem.verification.reference import sample_inputs
 from tests.backends.c.models import compiler, tiny
+from tests.streams import stream
 
 INPUT, MIDDLE, OUTPUT = "input", "depthwise_conv_2d_1", "softmax_8"
 
@@ -41,6 +42,22 @@ def test_plans_are_safe_and_read_back(case: str) -> None:
     read = from_json(json.loads(json.dumps(to_json(made))), graph)
     assert findings_of(read) == []
     assert read.storage == made.plan.storage
+    compiler("gcc")
+    program = Program.of(made)
+    assert run_on_host(program, sample_inputs(program.graph, 2)).failure is None
+
+
+@pytest.mark.parametrize("how", ["double", "external", "@0"])
+@pytest.mark.parametrize("seed", [4, 12])
+def test_what_is_asked_of_an_input_holds_beside_state(seed: int, how: str) -> None:
+    """An input that would become a part of a window over state keeps its own place, and the plan reads back and runs
+    as C."""
+    graph = stream(seed)
+    assert diagmem.plan(graph).plan.graph.tensors[graph.inputs[0]].view is not None
+    name = graph.tensors[graph.inputs[0]].name
+    made = diagmem.plan(graph, buffers={name: how})
+    assert made.plan.graph.tensors[graph.inputs[0]].view is None
+    assert findings_of(from_json(json.loads(json.dumps(to_json(made))), graph)) == []
     compiler("gcc")
     program = Program.of(made)
     assert run_on_host(program, sample_inputs(program.graph, 2)).failure is None
