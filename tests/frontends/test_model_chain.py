@@ -13,7 +13,7 @@ from diagmem.frontends.model_chain import Wire, Wired, joined, repeated
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Graph, Op, Quantisation, Tensor
 from diagmem.ops.moving.reshape import Reshape
-from diagmem.verification.oracles import opinion_of_parts
+from diagmem.verification.one_by_one import opinion_of_parts
 from diagmem.verification.reference import runs, sample_inputs
 from tests.backends.c.models import tiny
 from tests.cut_models import cut

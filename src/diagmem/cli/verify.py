@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 
 ONLY_TOGETHER = "several models are verified together, on the host only: give --together, and leave out --on and --plan"
+MOST_UNSEEN = 3
+"""Ops that are named one by one."""
 
 
 class _PlacesParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore]
@@ -105,13 +107,13 @@ def command(
     """Build and run MODEL as it is emitted, and compare every byte with what it should be.
 
     Inputs are edge values, noise and images of many scales; the same seed gives the same inputs. A NaN equals any
-    other NaN. Where we differ from another runtime on purpose, the output says so, and it is not a failure.
+    other NaN. Differences from other runtimes on purpose are told; what no other runtime has seen is UNCONFIRMED.
 
     \b
       host  its C code here, under the address and undefined-behaviour sanitizers:
-            every operation compared with numpy; outputs with TFLM too if
-            installed, or LiteRT for float models; with --cores on several
-            threads, some of them delayed, under the thread sanitizer
+            every operation compared with numpy, outputs with TFLM, LiteRT or
+            onnxruntime, whichever is installed and runs it; with --cores on
+            several threads, some delayed, under the thread sanitizer
       cortex-m0, -m3, -m4, -m7, -m33, -m55, riscv32, or a chip with such a core
             its C code as firmware in QEMU, with that core's kernels: sizes,
             stack and instructions are measured as well
@@ -244,15 +246,12 @@ def _all_lines(found: dict[str, Verdict], is_together: bool) -> Iterator[str]:
 def _c_lines(found: CVerdict, by_turns: bool) -> list[str]:
     from diagmem.targets import core_named
 
-    run, deviations = found.run, found.deviations
+    run, opinion = found.run, found.opinion
     what = "every operation" if run.on == "host" and run.cores is None and not by_turns else "every output"
     count = count_text(run.inputs, "input")
-    ours, *others = found.compared_with
-    exact = found.compared_with if not found.within else (ours,)
     shared = f"{run.cores} cores, " if run.cores else "interleaved with the other models, " if by_turns else ""
-    verdict = f"OK: {shared}{count}, {what} matches {' and '.join(exact)} bit for bit"
-    if found.within and others:
-        verdict += f"; {others[0]}'s outputs agree within {found.within:g} of the largest"
+    standing = "OK" if not opinion.unseen else "PARTLY CONFIRMED" if opinion.seen else "UNCONFIRMED"
+    verdict = f"{standing}: {shared}{count}, {what} matches numpy bit for bit"
     ram, flash = found.cost.ram, found.cost.flash
     code = (flash.code_bytes or 0) + (flash.tables_bytes or 0)
     excess_bytes = (run.stack_bytes or 0) - (ram.stack_bytes or 0)
@@ -273,10 +272,32 @@ def _c_lines(found: CVerdict, by_turns: bool) -> list[str]:
     speedup = [] if run.speedup is None else [f"{'':<10} {'speed-up':<13}{run.speedup:>12.3f}"]
     return [
         f"{run.on:<10} {verdict if run.ok else f'FAILED: {run.failure}'}",
-        *(f"{'':<10} {deviation}" for deviation in (*deviations, *notes)),
+        *(f"{'':<10} {line}" for line in (*(_seen_lines(found) if run.ok else ()), *found.deviations, *notes)),
         *(f"{'':<10} {name:<13}{value:>12,} {unit}".rstrip() for name, value, unit in sizes if value is not None),
         *speedup,
     ]
+
+
+NAMES = {"tflm": "TFLM", "litert": "LiteRT"}
+NOBODY = ("no runtime that is installed runs this", "who runs this computes it in another way")
+
+
+def _seen_lines(found: CVerdict) -> Iterator[str]:
+    """What another runtime has seen, and what nobody has."""
+    opinion, count = found.opinion, count_text(found.opinion.ops, "op")
+    name = NAMES.get(opinion.oracle, opinion.oracle)
+    if opinion.seen or not opinion.unseen:
+        which = f"{opinion.seen} of {count}" if opinion.unseen else f"all {count}" if opinion.ops > 1 else count
+        same = f"agree within {found.within:g} of the largest with" if found.within else "equal"
+        yield f"outputs of {which} {same} those of {name}{', but as follows' if found.deviations else ''}"
+    if opinion.ill_conditioned:
+        yield f"ill-conditioned on {count_text(opinion.ill_conditioned, 'input')}: rounding alone may change as much"
+    if opinion.unseen:
+        some = ", ".join(opinion.unseen[:MOST_UNSEEN])
+        more = len(opinion.unseen) - MOST_UNSEEN
+        told = f"{some}{f' and {more} more' if more > 0 else ''}" if opinion.seen else NOBODY[bool(opinion.oracle)]
+        yield f"by our own arithmetic only: {told}"
+        yield from opinion.silent
 
 
 def _tflm_lines(found: Comparison) -> list[str]:

@@ -9,6 +9,9 @@ against what is documented, bit for bit.
 from __future__ import annotations
 
 import importlib.util
+import pickle
+import subprocess
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,10 +20,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from diagmem.frontends.model_chain import Wired, order_of
 from diagmem.frontends.onnx.reading import read_model
 from diagmem.frontends.source import Source
 from diagmem.frontends.tflite import has_shapes_of_file
+from diagmem.model.errors import DiagmemError, install_command, one_line
 from diagmem.model.graph import DType, Graph, Node
 from diagmem.ops import Activation, kinds
 from diagmem.ops.kind import Array, Values
@@ -29,9 +32,10 @@ from diagmem.ops.numerics.quantised import integer_range, quantised, rounds_to_e
 from diagmem.ops.numerics.weighted_sums import is_hybrid, is_rounded_once, rounded_once
 from diagmem.ops.options import TYPE_CODES
 from diagmem.ops.state import changed_variables
+from diagmem.transforms.cleanup import drop_dead
 from diagmem.verification import reference, tflm
 from diagmem.verification.harness import Inputs
-from diagmem.verification.reference import Reference, differing, restarts
+from diagmem.verification.reference import Reference, restarts
 from diagmem.verification.tflm import TflmError
 
 TFLM, LITERT, ONNXRUNTIME = "tflm", "litert", "onnxruntime"
@@ -272,7 +276,18 @@ DEVIATIONS = (
         lambda node: node.output.dtype in (DType.INT8, DType.INT16) and not is_rounded_once(node),
         _dense_rounded_once,
     ),
-    Deviation(LITERT, ("SUM",), "its quantised sums are off where scales differ", _is_rescaled),
+    Deviation(
+        LITERT,
+        ("SUM",),
+        "its quantised sums are off where scales differ",
+        lambda node: _is_rescaled(node) and node.output.dtype is not DType.UINT8,
+    ),
+    Deviation(
+        LITERT,
+        ("SVDF", "UNIDIRECTIONAL_SEQUENCE_LSTM"),
+        "its integers are rounded elsewhere",
+        lambda node: node.input(0).dtype is not DType.FLOAT32,
+    ),
     Deviation(LITERT, ("TRANSPOSE",), "it does not copy a scalar", lambda node: node.output.elems == 1),
 )
 """Nodes for which a runtime is not followed, and why."""
@@ -286,44 +301,65 @@ Outputs = Sequence[Sequence[Array]]
 
 @dataclass(frozen=True, slots=True)
 class Opinion:
-    """What another runtime makes of a model. `disagreement`: how it differs from numpy, where nothing explains that.
-    `deviations`: the documented ones that show, one line each. `is_exact`: float32 outputs are the same bit for bit."""
+    """What another runtime makes of a model; `oracle` is empty where none runs it. `disagreement`: how it differs from
+    numpy, where nothing explains that. `deviations`: the documented ones that show, one line each. `is_exact`: float32
+    outputs are the same bit for bit. `ops`: how many make the outputs; `unseen`: those of them that nobody has
+    compared. `silent`: which runtimes say nothing, and why. `ill_conditioned`: on how many inputs no more can be said
+    than that rounding alone may make such a difference."""
 
-    oracle: str
+    oracle: str = ""
     disagreement: str | None = None
     deviations: tuple[str, ...] = ()
     is_exact: bool = False
+    ops: int = 0
+    unseen: tuple[str, ...] = ()
+    silent: tuple[str, ...] = ()
+    ill_conditioned: int = 0
+
+    @property
+    def seen(self) -> int:
+        return self.ops - len(self.unseen)
 
 
-def second_opinion(source: Source, graph: Graph, inputs: Inputs) -> Opinion | None:
-    """What a runtime that is installed has to say; None where there is none, or where it does not run the model, which
-    says nothing against ours."""
+class Refused(DiagmemError):
+    """A runtime is not there, or does not run the model."""
+
+
+def second_opinion(source: Source, graph: Graph, inputs: Inputs) -> Opinion:
+    """What a runtime that is installed has to say: TensorFlow Lite Micro, and LiteRT where that does not run the model
+    or leaves something open. That one does not run it says nothing against ours."""
+    labels = tuple(node.label for node in _makers(graph, graph.outputs))
+    found = Opinion(ops=len(labels), unseen=labels)
+    ways: dict[str, Callable[[], Outputs]] = {
+        TFLM: lambda: _tflm(source.content, graph, inputs),
+        LITERT: lambda: _litert(source.content, graph, inputs),
+    }
+    if not source.has_file:
+        return replace(found, silent=("it has no file that another runtime could read",))
     if source.is_onnx:
+        ways = {ONNXRUNTIME: lambda: outputs_of(source, inputs)}
+    for name, run in ways.items():
         try:
-            is_there = importlib.util.find_spec("onnxruntime") is not None
-            return _compared(ONNXRUNTIME, graph, inputs, outputs_of(source, inputs)) if is_there else None
-        except Refused:
-            return None
-    content = source.content
-    for name, run in ((TFLM, _tflm), (LITERT, _litert)):
-        if _is_judge(name, content, graph):
-            try:
-                return _compared(name, graph, inputs, run(content, graph, inputs))
-            except (TflmError, ValueError, RuntimeError):
-                continue
-    return None
+            theirs = run()
+        except (Refused, TflmError) as reason:
+            found = replace(found, silent=(*found.silent, f"{name}: {reason}"))
+            continue
+        opinion = replace(_compared(name, graph, inputs, theirs), ops=len(labels), silent=found.silent)
+        if opinion.disagreement is not None or not opinion.unseen:
+            return opinion
+        found = min(opinion, found, key=lambda either: len(either.unseen))
+    return found
 
 
-def _is_judge(name: str, content: bytes, graph: Graph) -> bool:
-    """LiteRT rounds once where TFLM's kernels, and so ours, round twice: of signed integers it is no judge of single
-    bits. Unsigned ones, which TFLM does not know, are computed as LiteRT does. TFLM infers no shapes."""
-    if name == TFLM:
-        return tflm.is_installed() and has_shapes_of_file(content, graph)
-    in_ram = {t.dtype for t in graph.tensors if not t.is_constant}
-    return importlib.util.find_spec("ai_edge_litert") is not None and not in_ram & {DType.INT8, DType.INT16}
+def _makers(graph: Graph, outputs: Sequence[int]) -> list[Node]:
+    """The nodes on which some of the outputs depend."""
+    numbers = {op.number for op in drop_dead(replace(graph, outputs=tuple(outputs)), lambda op: True).ops}
+    return [node for node in graph.nodes if node.op.number in numbers]
 
 
 def _tflm(content: bytes, graph: Graph, inputs: Inputs) -> Outputs:
+    if not has_shapes_of_file(content, graph):
+        raise Refused("the file leaves shapes open, which it does not infer")
     tensors = [graph.tensors[t] for t in graph.outputs]
     return [
         [np.frombuffer(raw, t.dtype.numpy).reshape(t.shape) for raw, t in zip(run, tensors, strict=True)]
@@ -332,40 +368,65 @@ def _tflm(content: bytes, graph: Graph, inputs: Inputs) -> Outputs:
 
 
 def _litert(content: bytes, graph: Graph, inputs: Inputs) -> Outputs:
-    """Variables start anew where the inputs do."""
-    again = restarts(graph, len(inputs))
-    from ai_edge_litert.interpreter import Interpreter, OpResolverType
-
-    found: list[list[npt.NDArray[Any]]] = []
-    for number, run in enumerate(inputs):
-        if not number or number in again:
-            # Nothing else sets resource variables back.
-            interpreter = Interpreter(model_content=content, experimental_op_resolver_type=OpResolverType.BUILTIN_REF)
-            for detail, values in zip(interpreter.get_input_details(), run, strict=False):
-                interpreter.resize_tensor_input(detail["index"], values.shape)
-            interpreter.allocate_tensors()
-        for detail, values in zip(interpreter.get_input_details(), run, strict=True):
-            interpreter.set_tensor(detail["index"], values)
-        interpreter.invoke()
-        found.append([interpreter.get_tensor(detail["index"]) for detail in interpreter.get_output_details()])
+    """In a process of its own, which some models end."""
+    if importlib.util.find_spec("ai_edge_litert") is None:
+        raise Refused(f"it is not installed; install it with: {install_command('verify')}")
+    command = [sys.executable, "-m", "diagmem.verification.litert_worker"]
+    asked = pickle.dumps((content, [list(run) for run in inputs], restarts(graph, len(inputs))))
+    try:
+        done = subprocess.run(command, input=asked, capture_output=True, check=False, timeout=tflm.TIMEOUT_SECONDS)
+    except subprocess.TimeoutExpired as error:
+        raise Refused("it did not finish in time; try fewer inputs") from error
+    if done.returncode:
+        raise Refused(f"it ended with {done.returncode}")
+    answer = pickle.loads(done.stdout)
+    if isinstance(answer, str):
+        raise Refused(one_line(answer, 160))
+    found: Outputs = answer
     return found
 
 
 def _compared(oracle: str, graph: Graph, inputs: Inputs, theirs: Outputs) -> Opinion:
     """Where the runtime differs from numpy, it must do so as documented: what it is known to compute instead is
     computed too, and where nobody can say what that is, only outputs that depend on it may differ."""
-    again = restarts(graph, len(inputs))
-    ours = list(reference.runs(graph, inputs, again))
-    if _difference(graph, ours, theirs) is None:
+    again, doubtful = restarts(graph, len(inputs)), 0
+    if _difference(graph, list(reference.runs(graph, inputs, again)), theirs) is None:
         return Opinion(oracle)
     known = list(deviations(oracle, graph))
     instead = {node.op.index: found.theirs for node, found in known if found.theirs is not None}
     unclear = _behind(graph, [node for node, found in known if found.theirs is None])
-    documented = list(reference.runs(graph, inputs, again, instead))
-    disagreement = _difference(graph, documented, theirs, unclear)
+    ours = list(reference.runs(graph, inputs, again, instead))
+    disagreement = _difference(graph, ours, theirs, unclear)
+    if disagreement is not None:
+        doubtful = len({run for run, _ in _differences(graph, ours, theirs, unclear)})
+        disagreement = _difference(graph, ours, theirs, unclear, _slack(graph, inputs, instead, ours))
     if disagreement is not None:
         return Opinion(oracle, disagreement)
-    return Opinion(oracle, None, tuple(_lines(known)))
+    clear = [t for t in graph.outputs if t not in unclear] if doubtful < len(inputs) else []
+    seen = {node.op.index for node in _makers(graph, clear) if clear and not unclear.intersection(node.op.outputs)}
+    unseen = tuple(node.label for node in _makers(graph, graph.outputs) if node.op.index not in seen)
+    return Opinion(oracle, None, tuple(_lines(known)), unseen=unseen, ill_conditioned=doubtful)
+
+
+TRIALS = 3
+LEEWAY = 4
+"""Times the largest change that rounding makes in some trials: more trials would see larger ones."""
+
+
+def _slack(
+    graph: Graph, inputs: Inputs, instead: Mapping[int, Reference], ours: Sequence[Mapping[int, Array]]
+) -> list[dict[int, float]]:
+    """How far rounding may move each output of a float32 network in each run. That is much where a normalisation
+    divides what is left of equal numbers. Networks on integers have none."""
+    stored = {DType.INT8, DType.UINT8, DType.INT16}
+    if any(not t.is_constant and t.dtype in stored for t in graph.tensors):
+        return []
+    found: list[dict[int, float]] = [dict.fromkeys(graph.outputs, 0.0) for _ in ours]
+    for seed in range(TRIALS):
+        shaken = reference.shaken_runs(graph, inputs, restarts(graph, len(inputs)), instead, seed)
+        for slack, exact, values in zip(found, ours, shaken, strict=True):
+            slack.update({t: max(slack[t], LEEWAY * reference.largest_change(exact[t], values[t])) for t in slack})
+    return found
 
 
 def _lines(known: Iterable[tuple[Node, Deviation]]) -> Iterator[str]:
@@ -390,8 +451,24 @@ def _behind(graph: Graph, nodes: Iterable[Node]) -> frozenset[int]:
 
 
 def _difference(
-    graph: Graph, ours: Sequence[Mapping[int, Array]], theirs: Outputs, unclear: frozenset[int] = frozenset()
+    graph: Graph,
+    ours: Sequence[Mapping[int, Array]],
+    theirs: Outputs,
+    unclear: frozenset[int] = frozenset(),
+    slack: Sequence[Mapping[int, float]] = (),
 ) -> str | None:
+    found = next(_differences(graph, ours, theirs, unclear, slack), None)
+    return None if found is None else f"input {found[0]}: output {found[1]} is not what numpy computes"
+
+
+def _differences(
+    graph: Graph,
+    ours: Sequence[Mapping[int, Array]],
+    theirs: Outputs,
+    unclear: frozenset[int],
+    slack: Sequence[Mapping[int, float]] = (),
+) -> Iterator[tuple[int, int]]:
+    """Runs, and numbers of their outputs, that differ by more than `slack`."""
     for number, t in enumerate(graph.outputs):
         if t in unclear:
             continue
@@ -399,20 +476,19 @@ def _difference(
         # A sigmoid may be almost 0 in one run: runtimes compute it to fractions of 1, which it reaches in others.
         unit = min(1.0, max(map(_largest, theirs_of), default=0.0))
         for run, (own, their) in enumerate(zip(ours_of, theirs_of, strict=True)):
-            if not _agrees(own, their, max(unit, _largest(their))):
-                return f"input {run}: output {number} is not what numpy computes"
-    return None
+            if not _agrees(own, their, max(unit, _largest(their)), slack[run][t] if slack else 0.0):
+                yield run, number
 
 
 def _largest(values: Array) -> float:
     return float(np.abs(values[np.isfinite(values)]).max(initial=1e-6))
 
 
-def _agrees(ours: Array, theirs: Array, largest: float) -> bool:
-    """What is no number, or infinite, must be so on both sides."""
+def _agrees(ours: Array, theirs: Array, largest: float, slack: float = 0.0) -> bool:
+    """What is no number, or infinite, must be so on both sides. Integers that depend on rounding may be any."""
     if ours.dtype.kind != "f":
-        return bool(np.array_equal(ours, theirs))
-    return bool(np.allclose(ours, theirs, rtol=0, atol=RELATIVE_TOLERANCE * largest, equal_nan=True))
+        return slack > 0 or bool(np.array_equal(ours, theirs))
+    return bool(np.allclose(ours, theirs, rtol=0, atol=RELATIVE_TOLERANCE * largest + slack, equal_nan=True))
 
 
 TO_CHANNELS_FIRST, TO_CHANNELS_LAST = (0, 3, 1, 2), (0, 2, 3, 1)
@@ -424,12 +500,10 @@ once are refused. By default it saturates sums of 8-bit products on processors w
 computes parts of a quantised network in float32; with these it computes what the file says on all of them."""
 
 
-class Refused(Exception):
-    """onnxruntime does not run the model."""
-
-
 def outputs_of(source: Source, inputs: Inputs) -> Outputs:
     """What onnxruntime makes of each run's inputs, in the order of the graph's own."""
+    if importlib.util.find_spec("onnxruntime") is None:
+        raise Refused(f"it is not installed; install it with: {install_command('onnx')}")
     session = _session(source)
     names = [value.name for value in session.get_inputs()]
     turned = source.channels_last
@@ -469,73 +543,3 @@ def is_unsigned(source: Source) -> bool:
 
 def _turned(values: npt.NDArray[Any], axes: tuple[int, ...]) -> npt.NDArray[Any]:
     return values.transpose(axes) if values.ndim == 4 else values
-
-
-Runs = list[list[Array]]
-"""For each run, the values of some tensors."""
-
-ONE_BY_ONE = "the models one by one"
-
-
-def opinion_of_parts(source: Wired, graph: Graph, inputs: Inputs) -> Opinion:
-    """Whether the graph gives what its models give, each of them run with what those before it have given. `graph`:
-    that of all, with the inputs. Other runtimes that are installed are asked about each model."""
-    made: dict[str, Runs] = {}
-    given = _own_inputs(source, inputs)
-    deviations: list[str] = []
-    for name in order_of(list(source.parts), source.wires):
-        part = source.parts[name]
-        for wire in (wire for wire in source.wires if wire.reader == name):
-            shape = part.runnable.tensors[part.runnable.inputs[wire.input]].shape
-            for run, outputs in enumerate(made[wire.maker]):
-                given[name][run][wire.input] = outputs[wire.output].reshape(shape)
-        single = _single_runs(given[name], source.times(name))
-        opinion = second_opinion(part, part.runnable, single) if part.has_file else None
-        if opinion is not None and opinion.disagreement is not None:
-            return Opinion(opinion.oracle, f"model '{name}': {opinion.disagreement}")
-        deviations += [] if opinion is None else [f"model '{name}': {opinion.oracle}: {d}" for d in opinion.deviations]
-        made[name] = _outputs(part.runnable, single, source.times(name))
-    return Opinion(ONE_BY_ONE, _parts_difference(source, graph, inputs, made), tuple(deviations), is_exact=True)
-
-
-def _own_inputs(source: Wired, inputs: Inputs) -> dict[str, Runs]:
-    """For each model, its inputs as far as the caller gives them; where another model does there is nothing yet."""
-    wired = {(wire.reader, wire.input) for wire in source.wires}
-    found: dict[str, Runs] = {name: [] for name in source.parts}
-    for run in inputs:
-        left = iter(run)
-        for name, part in source.parts.items():
-            count = len(part.runnable.inputs) * source.times(name)
-            found[name].append([np.empty(0) if (name, n) in wired else next(left) for n in range(count)])
-    return found
-
-
-def _single_runs(inputs: Inputs, times: int) -> Runs:
-    """The inputs of a model that runs several times in each run of all, run by run."""
-    return [[run[i] for i in part] for run in inputs for part in np.split(np.arange(len(run)), times)]
-
-
-def _outputs(graph: Graph, inputs: Inputs, times: int = 1) -> Runs:
-    """What a model gives in each run of all, in which it runs several times."""
-    again = [times * run for run in restarts(graph, len(inputs) // times)]
-    single = [[values[t] for t in graph.outputs] for values in reference.runs(graph, inputs, again)]
-    return [
-        [np.stack(found) for found in zip(*single[n : n + times], strict=True)] for n in range(0, len(single), times)
-    ]
-
-
-def _parts_difference(source: Wired, graph: Graph, inputs: Inputs, made: dict[str, Runs]) -> str | None:
-    """Between the outputs of the graph, and those of its models that are not wired."""
-    wired = {(wire.maker, wire.output) for wire in source.wires}
-    left = [
-        (name, n) for name, p in source.parts.items() for n in range(len(p.runnable.outputs)) if (name, n) not in wired
-    ]
-    for run, ours in enumerate(_outputs(graph, inputs)):
-        for number, (name, output) in enumerate(left):
-            if differing(_flat(ours[number]), _flat(made[name][run][output])).any():
-                return f"input {run}: output {number} is not what '{name}' gives"
-    return None
-
-
-def _flat(values: Sequence[Any] | Array) -> Array:
-    return np.ascontiguousarray(values).reshape(-1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -27,7 +27,8 @@ from diagmem.transforms.channel_ranges import Range, ranges_of
 from diagmem.verification.cortex_m import CORES, run_on_core, run_on_cores
 from diagmem.verification.harness import Inputs, Run
 from diagmem.verification.host import run_on_host, run_on_threads
-from diagmem.verification.oracles import RELATIVE_TOLERANCE, Opinion, opinion_of_parts, second_opinion
+from diagmem.verification.one_by_one import opinion_of_parts
+from diagmem.verification.oracles import RELATIVE_TOLERANCE, Opinion, second_opinion
 from diagmem.verification.profile import check_runs_on, profiled
 from diagmem.verification.reference import sample_inputs
 from diagmem.verification.tflm import Comparison, compare
@@ -58,13 +59,15 @@ INTERPRETER_KERNELS = ("tflm-reference", "tflm")
 class CVerdict:
     """What running the C code has shown. `compared_with`: who computed what the outputs should be. `deviations`: where
     one of them computes something else, as documented. `within`: how near numpy's outputs are to the other's, as a
-    part of the largest; 0 where they are the same bit for bit. `cost`: what was predicted."""
+    part of the largest; 0 where they are the same bit for bit. `cost`: what was predicted. `opinion`: what another
+    runtime has seen."""
 
     run: Run
     cost: Cost
     compared_with: tuple[str, ...]
     deviations: tuple[str, ...] = ()
     within: float = 0.0
+    opinion: Opinion = field(default_factory=Opinion)
 
     @property
     def on(self) -> str:
@@ -80,7 +83,14 @@ class CVerdict:
 
     def to_json(self) -> dict[str, Any]:
         told = {"compared_with": list(self.compared_with), "deviations": list(self.deviations), "within": self.within}
-        return {**self.run.to_json(), **told, "cost": self.cost.to_json()}
+        seen = {
+            "oracle": self.opinion.oracle or None,
+            "ops": self.opinion.ops,
+            "unseen_ops": list(self.opinion.unseen),
+            "silent": list(self.opinion.silent),
+            "ill_conditioned_inputs": self.opinion.ill_conditioned,
+        }
+        return {**self.run.to_json(), **told, **seen, "cost": self.cost.to_json()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,12 +162,10 @@ class Verification:
         return Costs.of(self.made)
 
     @cached_property
-    def second_opinion(self) -> Opinion | None:
-        """Another runtime's view of what the model computes, where there is one."""
+    def second_opinion(self) -> Opinion:
+        """Another runtime's view of what the model computes."""
         if self.opinion is not None:
             return self.opinion
-        if not isinstance(self.source, Wired) and not self.source.has_file:
-            return None
         # As its file has it: values that are kept are no outputs there.
         model = self.source.runnable
         samples = sample_inputs(model, self.inputs, self.seed)
@@ -185,16 +193,15 @@ class Verification:
             cost = profiled(self.costs, run.on).cost
         if self.range_fault is not None:
             run = run.failed(f"a channel was taken for what it is not: {self.range_fault}")
-        if opinion is None:
-            return CVerdict(run, cost, ("numpy",))
         if opinion.disagreement is not None:
             run = run.failed(f"{opinion.oracle} disagrees: {opinion.disagreement}")
         notes = tuple(f"{opinion.oracle} differs as documented: {found}" for found in opinion.deviations)
         is_real = not opinion.is_exact and any(
             self.program.model.tensors[t].dtype is DType.FLOAT32 for t in self.program.model.outputs
         )
-        judges = ("numpy",) if notes else ("numpy", opinion.oracle)
-        return CVerdict(run, cost, judges, notes, RELATIVE_TOLERANCE if is_real else 0.0)
+        is_judge = opinion.oracle and not notes and (opinion.is_exact or not opinion.unseen)
+        judges = ("numpy", opinion.oracle) if is_judge else ("numpy",)
+        return CVerdict(run, cost, judges, notes, RELATIVE_TOLERANCE if is_real and opinion.oracle else 0.0, opinion)
 
     def _run(self, place: str) -> Run:
         cores, samples = cores_of(place), self.samples

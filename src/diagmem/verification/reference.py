@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import ABSENT, DType, Graph, Node, Shape, Tensor
-from diagmem.ops import Unsupported, kind_of
+from diagmem.ops import Unsupported, kind_of, kinds
 from diagmem.ops.c_call import values_of
 from diagmem.ops.kind import Array, Values
 from diagmem.transforms.cleanup import drop_dead
@@ -73,6 +73,38 @@ def run(
         written = (*node.op.outputs, *(node.op.inputs[p] for p in kind.states(node)))
         values.update(zip(written, outputs, strict=True))
     return values
+
+
+NOISE = 2.0**-20
+"""By which part float32 numbers are off in shaken runs: as after 16 roundings."""
+
+
+def shaken_runs(
+    graph: Graph,
+    inputs: Iterable[Sequence[Array]],
+    restarts: Collection[int],
+    instead: Mapping[int, Reference],
+    seed: int,
+) -> Iterator[dict[int, Array]]:
+    """The same as `runs`, where each float32 number that goes in or is computed is a bit off: what rounding may do."""
+    rng = np.random.default_rng(seed)
+
+    def off(values: Array) -> Array:
+        is_real = values.dtype == np.float32
+        return (values * (1 + NOISE * rng.uniform(-1, 1, values.shape))).astype(np.float32) if is_real else values
+
+    def way(node: Node, given: Values) -> tuple[Array, ...]:
+        return tuple(map(off, instead.get(node.op.index, kinds()[node.op.kind].reference)(node, given)))
+
+    ways = {node.op.index: way for node in graph.nodes if node.op.kind in kinds()}
+    return runs(graph, ([off(values) for values in run] for run in inputs), restarts, ways)
+
+
+def largest_change(values: Array, other: Array) -> float:
+    """Between finite numbers."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        change = np.abs(other.astype(np.float64) - values)
+    return float(change[np.isfinite(change)].max(initial=0.0))
 
 
 def _made(way: Reference, node: Node, given: Values) -> tuple[Array, ...]:
