@@ -206,7 +206,10 @@ def _scales(graph: Graph, rng: np.random.Generator) -> dict[int, Quantisation]:
     """One for each group of tensors that operations want to be of the same scale."""
     leader = {t.index: t.index for t in graph.tensors if not t.is_constant}
     for op in graph.ops:
-        if op.kind in ("MAX_POOL_2D", "AVERAGE_POOL_2D", "PAD", "CONCATENATION", "RESHAPE", "SLICE"):
+        if (
+            op.kind in ("MAX_POOL_2D", "AVERAGE_POOL_2D", "PAD", "CONCATENATION", "RESHAPE", "SLICE")
+            or "_ND" in op.kind
+        ):
             group = {leader[t] for t in (*op.inputs, *op.outputs) if t in leader}
             leader = {t: min(group) if of in group else of for t, of in leader.items()}
     found = {t: Quantisation((float(rng.uniform(0.02, 0.06)),), (int(rng.integers(-30, 30)),)) for t in leader}

@@ -9,7 +9,8 @@ from collections.abc import Callable
 import numpy as np
 from hypothesis import strategies as st
 
-from diagmem.model.graph import DType, Graph
+from diagmem.model.graph import DType, Graph, Padding
+from diagmem.ops.convolution.conv_2d import Conv2D
 from diagmem.ops.matrix.products import FullyConnected
 from diagmem.ops.moving.concatenation import Concatenation, Pack
 from diagmem.ops.moving.fill import Known
@@ -153,6 +154,18 @@ def _flattened(net: Tangle, chance: random.Random, images: list[int]) -> list[in
     return [net.reshape(made, 1, 1, 1, net.tensors[made].shape[1])]
 
 
+def _in_blocks(net: Tangle, chance: random.Random, images: list[int]) -> list[int]:
+    """A dilated convolution as converters write it."""
+    x = _recent(chance, images)
+    pads = [[1, 1 + size % 2] for size in net.tensors[x].shape[1:3]]
+    block = net.ints(2, values=[2, 2])
+    apart = net.op("SPACE_TO_BATCH_ND", None, x, block, net.ints(2, 2, values=[*pads[0], *pads[1]]))
+    filters = net.filters(x, 2, 2, 2, net.tensors[x].shape[3])
+    made = net.op("CONV_2D", Conv2D(Padding.VALID), apart, filters)
+    crops = net.ints(2, 2, values=[0, pads[0][1] - 1, chance.randint(0, 1), 0])
+    return [net.op("BATCH_TO_SPACE_ND", None, made, block, crops)]
+
+
 _MOVES: list[Move] = [
     *(
         _join,
@@ -169,6 +182,7 @@ _MOVES: list[Move] = [
         _active,
         _known,
         _flattened,
+        _in_blocks,
     ),
     lambda net, chance, images: [net.conv(_recent(chance, images), chance.randint(1, 3), chance.choice([1, 3]))],
     lambda net, chance, images: [net.depthwise(_recent(chance, images))],

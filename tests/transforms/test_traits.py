@@ -246,6 +246,23 @@ def test_activations_are_fused_or_left_out_on_purpose() -> None:
     assert having == names_of("clamps") | {*NO_CLAMP}
 
 
+@pytest.mark.parametrize("name", sorted(names_of("flattens")))
+def test_what_flattens_takes_any_shape(name: str) -> None:
+    """The same elements in one row, where the data is an image that is one row of them."""
+    tried = 0
+    for node, values in nodes(name, 300):
+        data, kind = node.input(0), kinds()[name]
+        if kind.accumulator_bytes(node) is not None and is_supported(node):
+            flat = replace(node, inputs=(replace(data, shape=(1, data.elems)), *node.inputs[1:]))
+            given = [np.asarray(values[0]).reshape(1, -1), *values[1:]]
+            (want,), (made,) = computed(node, values) or (None,), computed(flat, given) or (None,)
+            assert want is not None
+            assert made is not None
+            assert want.tobytes() == made.tobytes()
+            tried += 1
+    assert tried > 3
+
+
 def test_windows_take_over_paddings_or_not_on_purpose() -> None:
     """Every kind that slides a window."""
     sliding = {name for name, kind in kinds().items() if isinstance(kind, WindowedKind)}

@@ -23,6 +23,7 @@ from diagmem.transforms.cleanup import (
     fuse_activation,
     merge_duplicates,
 )
+from diagmem.transforms.dilation import fold_dilation
 from diagmem.transforms.in_place import remove_concat, remove_slices, state_in_place
 from diagmem.transforms.narrow_types import narrow_integers, narrow_state, narrow_weights
 from diagmem.transforms.remove_channels import remove_channels
@@ -34,6 +35,7 @@ TRANSFORMS: Mapping[str, Transform] = {
     "narrow-weights": narrow_weights,
     "fold-constants": fold_constants,
     "drop-dead": drop_dead,
+    "fold-dilation": fold_dilation,
     "fuse-activation": fuse_activation,
     "fold-pad": fold_pad,
     "drop-identities": drop_identities,
@@ -54,6 +56,7 @@ ALWAYS = (
     "narrow-weights",
     "fold-constants",
     "drop-dead",
+    "fold-dilation",
     "fuse-activation",
     "fold-pad",
     "drop-identities",

@@ -19,7 +19,7 @@ from diagmem.ops.signature import Signature
 
 
 @dataclass(frozen=True, slots=True)
-class _Blocks:
+class Blocks:
     """Sizes of a block, and (before, after) of the padding or cropping, along each axis from 1 on."""
 
     sizes: tuple[int, ...]
@@ -41,10 +41,10 @@ class SpaceBatchKind(RearrangeKind):
     @unless_computed
     def output_shapes(self, name: str, attributes: None, inputs: Inputs) -> Shapes:
         spread = _batched if name == "SPACE_TO_BATCH_ND" else _spread
-        return (spread(input_at(inputs, 0).shape, _blocks(inputs)),)
+        return (spread(input_at(inputs, 0).shape, blocks_of(inputs)),)
 
     def moves(self, node: Node, order: Order) -> Chunks:
-        blocks, shape, out = _blocks(node.inputs), node.input(0).shape, node.output.shape
+        blocks, shape, out = blocks_of(node.inputs), node.input(0).shape, node.output.shape
         to_batch = node.op.kind == "SPACE_TO_BATCH_ND"
         pixel = math.prod(shape[len(blocks.sizes) + 1 :])
         sources = _batched_sources(shape, out, blocks) if to_batch else outer_sum(*_spread_terms(shape, out, blocks))
@@ -58,7 +58,7 @@ class SpaceBatchKind(RearrangeKind):
 
     def c_call(self, node: Node) -> CCall:
         require_types(node.output.dtype, (node.input(0),))
-        blocks = _blocks(node.inputs)
+        blocks = blocks_of(node.inputs)
         if node.op.kind == "BATCH_TO_SPACE_ND":
             shape, out = node.input(0).shape, node.output.shape
             return gathered_call(node, _spread_terms(shape, out, blocks), math.prod(shape[len(blocks.sizes) + 1 :]))
@@ -84,7 +84,7 @@ def _drawn_margins(size: int, draw: Draw) -> list[int]:
     return [before, draw.integer(0, min(3, size - before))]
 
 
-def _blocks(inputs: Inputs) -> _Blocks:
+def blocks_of(inputs: Inputs) -> Blocks:
     shape, sizes, margins = input_at(inputs, 0).shape, known_ints(inputs, 1), known_ints(inputs, 2)
     if (
         len(margins) != 2 * len(sizes)
@@ -95,10 +95,10 @@ def _blocks(inputs: Inputs) -> _Blocks:
         raise ModelError(
             f"blocks {list(sizes)}, margins {list(margins)} do not suit {list(shape)}; the file is damaged"
         )
-    return _Blocks(sizes, tuple(zip(margins[::2], margins[1::2], strict=True)))
+    return Blocks(sizes, tuple(zip(margins[::2], margins[1::2], strict=True)))
 
 
-def _batched(shape: Shape, blocks: _Blocks) -> Shape:
+def _batched(shape: Shape, blocks: Blocks) -> Shape:
     padded = [size + sum(m) for size, m in zip(shape[1:], blocks.margins, strict=False)]
     if any(size % b for size, b in zip(padded, blocks.sizes, strict=True)):
         raise ModelError(f"blocks {list(blocks.sizes)} do not tile {padded} (padded); the file is damaged")
@@ -106,7 +106,7 @@ def _batched(shape: Shape, blocks: _Blocks) -> Shape:
     return (shape[0] * blocks.pixels, *sizes, *shape[len(padded) + 1 :])
 
 
-def _spread(shape: Shape, blocks: _Blocks) -> Shape:
+def _spread(shape: Shape, blocks: Blocks) -> Shape:
     sizes = [s * b - sum(m) for s, b, m in zip(shape[1:], blocks.sizes, blocks.margins, strict=False)]
     if shape[0] % blocks.pixels or min(sizes, default=1) < 1:
         raise ModelError(
@@ -116,7 +116,7 @@ def _spread(shape: Shape, blocks: _Blocks) -> Shape:
     return (shape[0] // blocks.pixels, *sizes, *shape[len(sizes) + 1 :])
 
 
-def _batched_sources(shape: Shape, out: Shape, blocks: _Blocks) -> IntArray:
+def _batched_sources(shape: Shape, out: Shape, blocks: Blocks) -> IntArray:
     """SPACE_TO_BATCH_ND: for each output pixel, the first element of the input pixel that it copies, or FILL.
 
     The output's batch is (place in block, batch), so the axes are: place along each axis, batch, pixel along each axis.
@@ -133,7 +133,7 @@ def _batched_sources(shape: Shape, out: Shape, blocks: _Blocks) -> IntArray:
     return sources
 
 
-def _spread_terms(shape: Shape, out: Shape, blocks: _Blocks) -> list[IntArray]:
+def _spread_terms(shape: Shape, out: Shape, blocks: Blocks) -> list[IntArray]:
     """BATCH_TO_SPACE_ND: what each axis of the output adds to the first element of the input pixel that it copies."""
     strides = row_major_strides(shape)
     places = row_major_strides(blocks.sizes)
@@ -144,7 +144,7 @@ def _spread_terms(shape: Shape, out: Shape, blocks: _Blocks) -> list[IntArray]:
     return terms
 
 
-def _to_batch_call(node: Node, blocks: _Blocks) -> CCall:
+def _to_batch_call(node: Node, blocks: Blocks) -> CCall:
     """Heights stand along the axis that is last but one of those cut into blocks."""
     if len(blocks.sizes) > 2:
         raise Unsupported(f"blocks along {len(blocks.sizes)} axes; at most 2 are supported")
