@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import diagmem
+from diagmem.frontends import onnx
 from diagmem.frontends.onnx.lowering import control_flow
 from diagmem.model.errors import ModelError
 from tests.frontends.onnx import making
@@ -29,8 +30,10 @@ def values(names: Sequence[str], dtype: str = "float32") -> list[bytes]:
     return [making.value(name, shapes[dtype], dtype) for name in names]
 
 
-def looping(most: int | None, last: int | None, outputs: Sequence[str] = ("h_last", "all")) -> bytes:
-    """A Loop over the rows of x, `most` times at the most, and until it is at row `last`."""
+def looping(
+    most: int | None, last: int | None, outputs: Sequence[str] = ("h_last", "all"), behind: Sequence[bytes] = ()
+) -> bytes:
+    """A Loop over the rows of x, `most` times at the most, and until it is at row `last`; and the nodes behind it."""
     body = [
         making.node("Gather", ["x", "i"], ["x_now"], axis=0),
         *STEP,
@@ -42,8 +45,9 @@ def looping(most: int | None, last: int | None, outputs: Sequence[str] = ("h_las
     constants = {"w": WEIGHTS, "zero": np.array([0]), "last": np.array(1 << 40 if last is None else last)}
     inner = making.graph(body, given, made, constants)
     names = ["" if most is None else "most", "", "h0"]
-    nodes = [making.node("Loop", names, ["h_last", "all"], body=inner)]
-    more = {"h0": np.zeros((1, UNITS), np.float32)} | ({} if most is None else {"most": np.array(most)})
+    nodes = [making.node("Loop", names, ["h_last", "all"], body=inner), *behind]
+    more = {"h0": np.zeros((1, UNITS), np.float32), "first": np.array([0]), "minus": np.array([-1])}
+    more |= {"far": np.array([1 << 40])} | ({} if most is None else {"most": np.array(most)})
     return making.model(nodes, {"x": (5, 1, UNITS)}, dict.fromkeys(outputs), more)
 
 
@@ -88,6 +92,17 @@ def test_a_scan_goes_along_any_axis_forward_and_backward(attributes: dict[str, l
     """Of one and of two inputs, and of what it collects."""
     count = len(attributes.get("scan_input_axes", [0]))
     assert_agrees(scanning(count, **attributes), (4, 1, UNITS))
+
+
+def test_what_nobody_reads_is_not_kept() -> None:
+    """Of a layer whose last output alone is used, as tf2onnx writes it, the others need no room."""
+    nodes = [making.node("Slice", ["all", "minus", "far", "first"], ["last"])]
+    content = looping(5, None, ("y",), [*nodes, making.node("Exp", ["last"], ["y"])])
+    kinds = [op.kind for op in onnx.parse(content, "net").ops]
+    assert "CONCATENATION" in [op.kind for op in graph_of(content).ops]
+    assert "CONCATENATION" not in kinds
+    assert kinds.count("TANH") == 5
+    assert_agrees(content, (5, 1, UNITS))
 
 
 def refused(content: bytes) -> str:

@@ -36,7 +36,8 @@ _REQUIRED: Any = object()
 
 @dataclass
 class Importer:
-    """The state of the walk. `values`: of each name in the file, so far."""
+    """The state of the walk. `values`: of each name in the file, so far. `looked_at`: the nodes of graphs inside nodes,
+    each time that they run."""
 
     model: OnnxModel
     shapes: Mapping[str, Shape]

@@ -65,6 +65,11 @@ def without_control_flow(graph: Graph, subgraphs: Mapping[int, Graph], dynamic: 
     return _Unrolled(graph, subgraphs, dynamic).graph()
 
 
+def with_lists_joined(graph: Graph) -> Graph:
+    """The graph without copies to and from tensors that are put together entry by entry."""
+    return _Unrolled(graph, {}, ()).graph()
+
+
 class _Unrolled:
     """The unrolled graph as far as it is built. `values`: of the tensors that are known beforehand."""
 
