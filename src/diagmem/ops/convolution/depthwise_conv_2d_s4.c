@@ -16,11 +16,11 @@ static inline void diagmem_depthwise_conv_2d_s4_pixel(const diagmem_depthwise_co
     const int32_t count = p->window.kernel_h * p->window.kernel_w;
     const uint8_t *weights = p->filter;
     for (int32_t c = 0; c < p->window.out_depth; ++c, weights += (count + 1) / 2) {
-        int32_t sum = p->output.bias[c];
+        int32_t sum = 0;
         for (int32_t t = 0; t < count; ++t) {
             sum += ((const int8_t *)taps[t])[c / p->multiplier] * diagmem_weight_s4(weights, t);
         }
-        out[c] = diagmem_general_s8(&p->output, c, sum);
+        out[c] = diagmem_general_s8(&p->output, c, diagmem_wrapping_add(sum, p->output.bias[c]));
     }
 }
 

@@ -19,11 +19,11 @@ static inline void diagmem_depthwise_conv_2d_s8_pixel(const diagmem_depthwise_co
     const int32_t count = p->window.kernel_h * p->window.kernel_w;
     const int8_t *weights = p->filter;
     for (int32_t c = 0; c < p->window.out_depth; ++c, weights += count) {
-        int32_t sum = output.bias[c];
+        int32_t sum = 0;
         for (int32_t t = 0; t < count; ++t) {
             sum += ((const int8_t *)taps[t])[c / multiplier] * weights[t];
         }
-        out[c] = diagmem_general_s8(&output, c, sum);
+        out[c] = diagmem_general_s8(&output, c, diagmem_wrapping_add(sum, output.bias[c]));
     }
 }
 
@@ -37,9 +37,9 @@ static inline void diagmem_depthwise_conv_2d_s8_nine(const diagmem_depthwise_con
     const int8_t *w = p->filter;
     const int32_t depth = p->window.out_depth;
     for (int32_t c = 0; c < depth; ++c, w += 9) {
-        const int32_t sum = output.bias[c] + t0[c] * w[0] + t1[c] * w[1] + t2[c] * w[2] + t3[c] * w[3] + t4[c] * w[4] +
+        const int32_t sum = t0[c] * w[0] + t1[c] * w[1] + t2[c] * w[2] + t3[c] * w[3] + t4[c] * w[4] +
                             t5[c] * w[5] + t6[c] * w[6] + t7[c] * w[7] + t8[c] * w[8];
-        out[c] = diagmem_plain_s8(&output, c, sum);
+        out[c] = diagmem_plain_s8(&output, c, diagmem_wrapping_add(sum, output.bias[c]));
     }
 }
 
@@ -54,9 +54,9 @@ static inline void diagmem_depthwise_conv_2d_s8_inside(const diagmem_depthwise_c
     const int8_t *w = p->filter;
     const int32_t depth = p->window.out_depth;
     for (int32_t i = 0; i < depth; ++i, ++a, ++b, ++c, w += 9) {
-        const int32_t sum = output.bias[i] + a[0] * w[0] + a[step] * w[1] + a[2 * step] * w[2] + b[0] * w[3] +
+        const int32_t sum = a[0] * w[0] + a[step] * w[1] + a[2 * step] * w[2] + b[0] * w[3] +
                             b[step] * w[4] + b[2 * step] * w[5] + c[0] * w[6] + c[step] * w[7] + c[2 * step] * w[8];
-        out[i] = diagmem_plain_s8(&output, i, sum);
+        out[i] = diagmem_plain_s8(&output, i, diagmem_wrapping_add(sum, output.bias[i]));
     }
 }
 

@@ -18,11 +18,11 @@ static inline void diagmem_depthwise_conv_2d_u8_pixel(const diagmem_depthwise_co
     const int32_t zero_point = p->filter_zero_point;
     const int8_t *weights = p->filter;
     for (int32_t c = 0; c < p->window.out_depth; ++c, weights += count) {
-        int32_t sum = p->output.bias[c];
+        int32_t sum = 0;
         for (int32_t t = 0; t < count; ++t) {
             sum += ((const uint8_t *)taps[t])[c / p->multiplier] * (weights[t] - zero_point);
         }
-        out[c] = diagmem_general_u8(&p->output, c, sum);
+        out[c] = diagmem_general_u8(&p->output, c, diagmem_wrapping_add(sum, p->output.bias[c]));
     }
 }
 

@@ -45,7 +45,7 @@ static inline int8_t diagmem_general_s8(const diagmem_channels_s8 *to, int32_t c
 
 static inline uint8_t diagmem_general_u8(const diagmem_channels_s8 *to, int32_t channel, int32_t sum) {
     const int32_t scaled = diagmem_rescale(sum, to->mantissa[channel], to->shift[channel]);
-    return (uint8_t)diagmem_clamp(scaled + to->zero_point, to->low, to->high);
+    return (uint8_t)diagmem_clamp(diagmem_wrapping_add(scaled, to->zero_point), to->low, to->high);
 }
 
 #endif

@@ -1,6 +1,7 @@
 /* Dot products of 8-bit inputs with the weights of a block of output channels: each input is loaded once for all.
  *
- * Weights of a block are interleaved: [input][channel]. All blocks have DIAGMEM_BLOCK channels but the last. */
+ * Weights of a block are interleaved: [input][channel]. All blocks have DIAGMEM_BLOCK channels but the last. With a
+ * bias, sums may wrap around, as those of TensorFlow Lite do where it is compiled. */
 #ifndef DIAGMEM_DOT_S8_H
 #define DIAGMEM_DOT_S8_H
 
@@ -23,9 +24,9 @@
     "ldrsb r7, [r5, r1]\n\tmuls r7, r6\n\tadd r11, r7\n\t" \
     "adds r1, #8\n\t"
 
-/* Adds the products of all runs to four of a block's sums. Thumb without its second version reaches eight registers
- * with most of its instructions, and adds to all: sums are in the others. Weights go on from run to run, so r0 is a
- * run's start less the inputs before it. */
+/* Adds up the products of all runs for four of a block's channels. Thumb without its second version reaches eight
+ * registers with most of its instructions, and adds to all: sums are in the others. Weights go on from run to run, so
+ * r0 is a run's start less the inputs before it. */
 #define DIAGMEM_GIVEN __attribute__((unused))
 #define DIAGMEM_NAKED __attribute__((naked, noinline))
 static DIAGMEM_NAKED void diagmem_add_four_s8(const diagmem_run *runs DIAGMEM_GIVEN,
@@ -37,8 +38,7 @@ static DIAGMEM_NAKED void diagmem_add_four_s8(const diagmem_run *runs DIAGMEM_GI
         "push {r3-r7, lr}\n\t"
         "mov r4, r8\n\tmov r5, r9\n\tmov r6, r10\n\tmov r7, r11\n\tpush {r4-r7}\n\t"
         "lsls r1, r1, #3\n\tadds r1, r1, r0\n\tpush {r1}\n\t" /* the end of the runs */
-        "ldr r4, [r3]\n\tmov r8, r4\n\tldr r4, [r3, #4]\n\tmov r9, r4\n\t"
-        "ldr r4, [r3, #8]\n\tmov r10, r4\n\tldr r4, [r3, #12]\n\tmov r11, r4\n\t"
+        "movs r4, #0\n\tmov r8, r4\n\tmov r9, r4\n\tmov r10, r4\n\tmov r11, r4\n\t"
         "mov r12, r0\n\tmovs r1, #0\n\t"
         "adds r3, r2, #1\n\tadds r4, r2, #2\n\tadds r5, r2, #3\n"
         "1:\tmov r6, r12\n\tldr r7, [sp]\n\tcmp r6, r7\n\tbeq 6f\n\t"
@@ -79,10 +79,10 @@ static DIAGMEM_NOINLINE void diagmem_add_runs_s8(const diagmem_run *runs, int32_
         w += DIAGMEM_BLOCK;         \
     } while (0)
 
-/* Adds the products of all runs to the sums of a block. Apart, so that the sums have the registers for themselves. */
+/* Adds up the products of all runs for a block. Apart, so that the sums have the registers for themselves. */
 static DIAGMEM_NOINLINE void diagmem_add_runs_s8(const diagmem_run *runs, int32_t count, const int8_t *w,
                                                  int32_t *sums) {
-    int32_t a = sums[0], b = sums[1], c = sums[2], d = sums[3], e = sums[4], f = sums[5], g = sums[6], h = sums[7];
+    int32_t a = 0, b = 0, c = 0, d = 0, e = 0, f = 0, g = 0, h = 0;
     for (const diagmem_run *const end = runs + count; runs != end; ++runs) {
         const int8_t *x = runs->at;
         int32_t left = runs->count;
@@ -111,17 +111,14 @@ static DIAGMEM_NOINLINE void diagmem_add_runs_s8(const diagmem_run *runs, int32_
 static inline void diagmem_put_block_s8(const diagmem_run *runs, int32_t count, const int8_t *weights,
                                         const diagmem_channels_s8 *to, int8_t *out) {
     int32_t sums[DIAGMEM_BLOCK];
-    for (int32_t i = 0; i < DIAGMEM_BLOCK; ++i) {
-        sums[i] = to->bias[i];
-    }
     diagmem_add_runs_s8(runs, count, weights, sums);
     if (to->is_plain) {
         for (int32_t i = 0; i < DIAGMEM_BLOCK; ++i) {
-            out[i] = diagmem_plain_s8(to, i, sums[i]);
+            out[i] = diagmem_plain_s8(to, i, diagmem_wrapping_add(sums[i], to->bias[i]));
         }
     } else {
         for (int32_t i = 0; i < DIAGMEM_BLOCK; ++i) {
-            out[i] = diagmem_general_s8(to, i, sums[i]);
+            out[i] = diagmem_general_s8(to, i, diagmem_wrapping_add(sums[i], to->bias[i]));
         }
     }
 }
@@ -137,7 +134,7 @@ static inline void diagmem_put_rest_s8(const diagmem_run *runs, int32_t count, c
         const int8_t *const x = runs->at;
         for (int32_t k = 0; k < runs->count; ++k) {
             for (int32_t i = 0; i < channels; ++i) {
-                sums[i] += x[k] * *weights++;
+                sums[i] = diagmem_wrapping_add(sums[i], x[k] * *weights++);
             }
         }
     }

@@ -126,7 +126,8 @@ static inline void diagmem_put_eight(const diagmem_eights_s8 *p, const int32_t *
                                      int8_t *out) {
     for (int32_t c = 0; c < 8 && c < left; ++c) {
         const int32_t i = diagmem_lane(c);
-        const int32_t scaled = diagmem_rescale(sums[c] + t[i], t[8 + i], ((const int8_t *)(t + 16))[i]);
+        const int32_t sum = diagmem_wrapping_add(sums[c], t[i]);
+        const int32_t scaled = diagmem_rescale(sum, t[8 + i], ((const int8_t *)(t + 16))[i]);
         out[c] = (int8_t)diagmem_clamp(scaled + p->zero_point, p->low, p->high);
     }
 }

@@ -62,7 +62,7 @@ class Channels:
         bias, weights = bias_of(node), values_of(node.input(1)) if weights is None else weights
         require_types(DType.INT32, () if bias is None else (bias,))
         rows = weights.reshape(len(weights), -1)
-        folded = folded_bias(None if bias is None else values_of(bias), rows, zero_point_of(node.input(0)), 128)
+        folded = folded_bias(None if bias is None else values_of(bias), rows, zero_point_of(node.input(0)))
         return cls(rows.astype(np.int64), folded.astype(np.int64), requantisation_of(node, axis))
 
     @property
@@ -75,7 +75,8 @@ class Channels:
         return self.output.c_channels(self.bias.astype(np.int32))
 
     def packed(self) -> Packed | None:
-        """None where some channel cannot be computed so."""
+        """None where some channel cannot be computed so: outputs that fall where sums wrap around are none that these
+        numbers give."""
         if (self.output.low, self.output.high) != INT8:
             return None
         least = self.bias + np.minimum(self.weights * INT8[0], self.weights * INT8[1]).sum(axis=1)

@@ -156,7 +156,7 @@ class Requantisation:
 
     def apply(self, accumulators: Any) -> Ints:
         if self.singles is not None:
-            products = np.asarray(accumulators).astype(np.float32) * self.singles
+            products = wrapped(np.asarray(accumulators)).astype(np.float32) * self.singles
             held = np.clip(products, self.low - self.zero_point, self.high - self.zero_point)
             rounded: Ints = np.rint(held).astype(np.int64) + self.zero_point
             return rounded
@@ -187,15 +187,10 @@ class Requantisation:
         return {"zero_point": self.zero_point, "low": self.low, "high": self.high}
 
 
-def folded_bias(
-    bias: npt.NDArray[Any] | None, weights: npt.NDArray[Any], zero_point: int, largest: int
-) -> npt.NDArray[np.int32]:
+def folded_bias(bias: npt.NDArray[Any] | None, weights: npt.NDArray[Any], zero_point: int) -> npt.NDArray[np.int32]:
     """bias - zero_point * sum(weights) for each output channel (the first axis of `weights`), so that a kernel may
-    multiply stored inputs as they are. `largest`: the largest magnitude of a stored input."""
+    multiply stored inputs as they are. It wraps around, as sums do: channels without use may have any bias."""
     rows = weights.reshape(len(weights), -1).astype(np.int64)
     folded = -zero_point * rows.sum(axis=1) + (0 if bias is None else bias.reshape(-1).astype(np.int64))
-    worst = np.abs(folded) + largest * np.abs(rows).sum(axis=1)
-    if worst.max(initial=0) >= 2**31:
-        raise Unsupported("its accumulators may overflow 32 bits")
     result: npt.NDArray[np.int32] = folded.astype(np.int32)
     return result

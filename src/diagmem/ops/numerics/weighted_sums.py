@@ -201,7 +201,7 @@ def is_rounded_once(node: Node) -> bool:
 def rounded_once(node: Node, sums: Array, bias: Array | None) -> Array:
     """Outputs of a dense layer from the sums of their products, as LiteRT's reference kernels make them."""
     factors = np.array([scale_of(node.input(0)) * s for s in channel_scales(node.input(1), 0)]) / scale_of(node.output)
-    real = (sums + (0 if bias is None else bias.reshape(-1))) * factors
+    real = wrapped(sums.astype(np.int64) + (0 if bias is None else bias.reshape(-1))) * factors
     whole = np.trunc(real)
     nearest = whole + np.sign(real) * (np.abs(real - whole) >= 0.5)
     low, high = integer_range(node.attributes.activation, node.output)
@@ -250,7 +250,7 @@ def _fields_s8(node: Node, weights: Array, output: Requantisation, stored: Array
     bias = bias_of(node)
     require_types(DType.INT8, (node.output,) if node.input(1).dtype is DType.INT4 else (node.input(1), node.output))
     require_types(DType.INT32, () if bias is None else (bias,))
-    folded = folded_bias(None if bias is None else values_of(bias), weights, zero_point_of(node.input(0)), 128)
+    folded = folded_bias(None if bias is None else values_of(bias), weights, zero_point_of(node.input(0)))
     filters = CTable("filter", stored)
     return {"filter": filters, "output": output.c_channels(folded)}
 
@@ -262,7 +262,7 @@ def _fields_u8(node: Node, weights: Array, output: Requantisation, stored: Array
     require_types(DType.INT32, () if bias is None else (bias,))
     zero_point = zero_point_of(filters)
     given = None if bias is None else values_of(bias)
-    folded = folded_bias(given, weights.astype(np.int64) - zero_point, zero_point_of(node.input(0)), 255)
+    folded = folded_bias(given, weights.astype(np.int64) - zero_point, zero_point_of(node.input(0)))
     return {
         "filter": CTable("filter", (stored.astype(np.int16) - UNSIGNED_BIAS).astype(np.int8)),
         "filter_zero_point": zero_point - UNSIGNED_BIAS,
