@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from diagmem.model.graph import DType, ExplicitPadding, Graph, Padding, Quantisation
-from diagmem.ops import Activation
+from diagmem.model.graph import DType, ExplicitPadding, Graph, Node, Padding, Quantisation
+from diagmem.ops import Activation, kinds
 from diagmem.ops.c_call import values_of
 from diagmem.ops.convolution.conv_2d import Conv2D
 from diagmem.ops.convolution.transpose_conv import TransposeConv
@@ -18,6 +19,8 @@ from diagmem.ops.moving.concatenation import Concatenation
 from diagmem.ops.pooling.pool_2d import Pool2D
 from diagmem.transforms import TRANSFORMS, Removal, transformed
 from tests.networks import Net
+from tests.ops.drawing import is_supported
+from tests.ops.fitting import SeededDraw
 from tests.transforms.removable_ops import Tangle
 
 
@@ -260,6 +263,31 @@ def test_padding_before_a_maximum_of_what_is_never_negative() -> None:
     assert left(graph, "fold-pad") == ["RELU", "MAX_POOL_2D"]
 
 
+def _pointwise_of_one() -> Iterator[Node]:
+    """Functions of one number: drawn nodes, of which kind and attributes matter."""
+    for name, kind in kinds().items():
+        node = kind.sample(name, SeededDraw(name)) if kind.is_pointwise and name not in kind.without_kernel else None
+        if node is not None and len(node.inputs) == len(node.outputs) == 1:
+            yield node
+
+
+def test_padding_stays_behind_what_makes_negative_numbers() -> None:
+    """Of every function of one number it is tried whether it can make any."""
+    tried, values = 0, np.linspace(-8, 8, 32, dtype=np.float32).reshape(1, 4, 4, 2)
+    for drawn in _pointwise_of_one():
+        net = Tangle()
+        made = net.op(drawn.op.kind, drawn.attributes, net.input(1, 4, 4, 2))
+        pooled = net.op("MAX_POOL_2D", Pool2D(Padding.VALID, 1, 1, 3, 3), net.pad(made, 1, 1, 1, 1))
+        graph = net.graph(pooled)
+        if not is_supported(graph.nodes[0]):
+            continue
+        with np.errstate(all="ignore"):
+            (numbers,) = kinds()[drawn.op.kind].reference(graph.nodes[0], (values,))
+        tried += bool(numbers.min() < 0)
+        assert "PAD" in left(graph, "fold-pad") or numbers.min() >= 0, drawn.op.kind
+    assert tried > 10
+
+
 @pytest.mark.parametrize(("value", "is_folded"), [(7, True), (0, False)])
 def test_a_given_padding_must_stand_for_zero(value: int, is_folded: bool) -> None:
     """PADV2 of quantised integers: the value that is added must be their zero point."""
@@ -328,6 +356,23 @@ def test_what_differs_is_no_duplicate() -> None:
     x = net.input(1, 4, 4, 2)
     graph = net.graph(net.add(net.pool(x), net.pool(x, 3)), net.add(net.opaque(x), net.opaque(x)))
     assert len(left(graph, "merge-duplicates")) == len(graph.ops)
+
+
+@pytest.mark.parametrize("change", ["scale", "zero point", "type"])
+def test_results_that_are_stored_otherwise_are_no_duplicates(change: str) -> None:
+    """Equal kind, attributes and inputs, but another scale, zero point or type of the output."""
+    net = Net()
+    x = net.relu(net.input(4))
+    first = net.op("QUANTIZE", Unary(), x)
+    second = net.op("QUANTIZE", Unary(), x, dtype=DType.INT16 if change == "type" else None)
+    graph = net.graph(net.relu(first), net.relu(second))
+    plain = Quantisation((0.5,), (0,))
+    other = {"scale": Quantisation((0.25,), (0,)), "zero point": Quantisation((0.5,), (3,)), "type": plain}[change]
+    stored = {first: plain, second: other}
+    tensors = tuple(replace(t, quantisation=stored.get(t.index, t.quantisation)) for t in graph.tensors)
+    assert left(replace(graph, tensors=tensors), "merge-duplicates").count("QUANTIZE") == 2
+    alike = tuple(replace(t, quantisation=plain) if t.index in stored else t for t in graph.tensors)
+    assert left(replace(graph, tensors=alike), "merge-duplicates").count("QUANTIZE") == (1 + (change == "type"))
 
 
 def test_dead_ops_go() -> None:

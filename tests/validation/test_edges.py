@@ -45,12 +45,14 @@ def test_the_ends_of_the_arena(what: str) -> None:
 
 @pytest.mark.parametrize("what", MOVED)
 def test_the_borders_of_pools(what: str) -> None:
-    """What ends or begins at a border is in one pool, a few bytes across it is in none; nor are rows on both sides."""
+    """What ends or begins at a border is in one pool, one byte across it is in none; nor are rows on both sides."""
     put, size = MOVED[what]
     rules = Rules(pools=(Pool("low", 0, BORDER, BORDER), Pool("high", BORDER, EDGE, EDGE - BORDER)))
     above = {Fault.ACROSS_POOLS} if "row" in what else set()
     assert faults(put(BORDER - size), EDGE, rules) == set()
     assert faults(put(BORDER - 4), EDGE, rules) == {Fault.ACROSS_POOLS}
+    assert Fault.ACROSS_POOLS in faults(put(BORDER - size + 1), EDGE, rules)
+    assert Fault.ACROSS_POOLS in faults(put(BORDER - 1), EDGE, rules)
     assert faults(put(BORDER), EDGE, rules) == above
     assert faults(put(EDGE - size), EDGE, rules) == above
 
