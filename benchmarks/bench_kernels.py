@@ -31,11 +31,11 @@ from diagmem.ops.convolution.depthwise_conv_2d import DepthwiseConv2D
 from diagmem.ops.elementwise.binary import Binary
 from diagmem.ops.matrix.products import FullyConnected
 from diagmem.ops.pooling.pool_2d import Pool2D
-from diagmem.ops.sampling import activation, constant, node_of
 from diagmem.reports.drawing import Drawing, line, rect, text
 from diagmem.tracing.model import side_by_side
 from diagmem.verification.cortex_m import CORES, run_on_core
 from diagmem.verification.reference import sample_inputs
+from tests.ops.sampling import activation, constant, node_of
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 

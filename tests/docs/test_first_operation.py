@@ -56,9 +56,9 @@ def outcome(project: Path, paths: list[str]) -> subprocess.CompletedProcess[str]
 
 
 def test_the_operation_is_new() -> None:
-    """The page adds two files, and an operation that the project does not have."""
-    names = {Path(name).suffix for name in files_of(PAGE.read_text())}
-    assert names == {".py", ".c"}
+    """The page adds a kind, a kernel and test cases, and an operation that the project does not have."""
+    names = [Path(name).suffix for name in files_of(PAGE.read_text())]
+    assert names == [".py", ".c", ".py"]
     assert "BUCKETIZE" not in kinds()
 
 

@@ -27,8 +27,8 @@ from diagmem.ops.moving.concatenation import Concatenation
 from diagmem.ops.numerics.quantised import stored_zero
 from diagmem.ops.pooling.pool_2d import Pool2D
 from diagmem.ops.resizing.resize import Resize
-from diagmem.ops.sampling import Sliding, activation, constant, ints, node_of
 from tests.ops.fitting import SeededDraw, fitted, input_values
+from tests.ops.sampling import Sliding, activation, constant, ints, node_of, samples_of
 from tests.tflite_files import own_states_last
 
 Array = npt.NDArray[Any]
@@ -141,7 +141,7 @@ class _Growth:
         image = (draw.choice((1, 1, 1, 2)), draw.integer(1, 10), draw.integer(1, 7), draw.integer(1, 9))
         like = activation(image if draw.integer(0, 4) else draw.shape())
         seed = draw.integer(0, 1 << 20)
-        node = fitted(kinds()["RELU"].sample("RELU", SteeredDraw(seed, like)), seed)
+        node = fitted(samples_of("RELU").sample("RELU", SteeredDraw(seed, like)), seed)
         self.operand(node, 0)
 
     def grow(self) -> None:
@@ -165,7 +165,7 @@ class _Growth:
         is_image = len(like.shape) == 4 and draw.integer(0, 3) > 0
         bare = image_node(draw, known) if is_image else full_node(draw) if draw.integer(0, 8) == 0 else any_node(draw)
         kind = kinds()[bare.op.kind]
-        wants = kind.fitting(bare)
+        wants = samples_of(kind).fitting(bare)
         if wants.is_drawn_whole:
             return bare, {}
         data = bare.input(wants.data)
@@ -175,7 +175,7 @@ class _Growth:
             return (fitted(bare, draw.integer(0, 1 << 20)), {}) if draw.integer(0, 3) == 0 else (None, {})
         node, bound = fitted(bare, draw.integer(0, 1 << 20), like), {wants.data: like.index}
         for position, tensor in node.activations():
-            if position != wants.data and kind.sample_values(node, position, tensor, self.rng) is None:
+            if position != wants.data and samples_of(kind).sample_values(node, position, tensor, self.rng) is None:
                 scale = None if wants.gain is not None and wants.weights_axis is None else tensor.quantisation
                 alike = [t for t in known if (t.shape, t.dtype) == (tensor.shape, tensor.dtype)]
                 alike = [t for t in alike if t.quantisation == scale or scale is None]
@@ -222,7 +222,7 @@ def _is_of_some_size(node: Node) -> bool:
 def any_node(draw: SteeredDraw) -> Node:
     """A node of any kind, as its kind draws it."""
     name = draw.choice(_ALL_NAMES)
-    return kinds()[name].sample(name, draw)
+    return samples_of(name).sample(name, draw)
 
 
 _ALL_NAMES = tuple(sorted(kinds()))

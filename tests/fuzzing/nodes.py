@@ -22,6 +22,7 @@ from diagmem.planning.options import Options
 from diagmem.reports.inspection import inspect
 from tests.fuzzing.attempts import attempted
 from tests.ops.fitting import SeededDraw, fitted
+from tests.ops.sampling import samples_of
 from tests.tflite_files import graph_of
 
 SCALES = (0.0, -1.0, float("inf"), float("nan"), 1e-30, 1e30, 3e38, 1e-45, 1.0)
@@ -35,7 +36,7 @@ def faults(seeds: Sequence[int], count: Counter[str]) -> Iterator[str]:
         count["spoiled operations"] += 1
         chance = random.Random(seed)
         name = chance.choice(sorted(kinds()))
-        node = spoiled_node(fitted(kinds()[name].sample(name, SeededDraw(seed)), seed), chance)
+        node = spoiled_node(fitted(samples_of(name).sample(name, SeededDraw(seed)), seed), chance)
         ending = attempted(partial(_use, node, count))
         if ending.fault is not None:
             yield f"operation {seed}: {ending.fault}\n{node}"

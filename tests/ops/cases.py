@@ -10,8 +10,9 @@ from typing import Any
 from hypothesis import strategies as st
 
 from diagmem.model.graph import DType, Node, Shape, Tensor
-from diagmem.ops import OpKind, kinds, sampling
-from diagmem.ops.sampling import Draw, Sliding, activation, constant, ints
+from diagmem.ops import OpKind, kinds
+from tests.ops import sampling
+from tests.ops.sampling import Draw, Sliding, activation, constant, ints, samples_of
 
 __all__ = [
     "SIZES",
@@ -47,7 +48,7 @@ class ShrinkingDraw(Draw):
 def nodes_of(draw: st.DrawFn, kind: OpKind, name: str | None = None) -> Node:
     """A node of a kind, of any of its names unless one is given."""
     source = ShrinkingDraw(draw)
-    return kind.sample(name or source.choice(kind.names), source)
+    return samples_of(kind).sample(name or source.choice(kind.names), source)
 
 
 @st.composite

@@ -12,6 +12,7 @@ from diagmem.model.graph import Node, Tensor, View
 from diagmem.ops import Unsupported, kinds
 from tests.ops.cases import kinds_by_file
 from tests.ops.fitting import SeededDraw, fitted
+from tests.ops.sampling import samples_of
 
 CASES = kinds_by_file()
 
@@ -23,7 +24,7 @@ def names_of(case: str) -> set[str]:
 
 def sampled(name: str, count: int) -> list[Node]:
     """So many nodes of one name, just as they are drawn."""
-    return [kinds()[name].sample(name, SeededDraw(f"{name} {number}")) for number in range(count)]
+    return [samples_of(name).sample(name, SeededDraw(f"{name} {number}")) for number in range(count)]
 
 
 def runnable(case: str) -> Iterator[Node]:
@@ -32,7 +33,7 @@ def runnable(case: str) -> Iterator[Node]:
     seed = 0
     while True:
         for name in names:
-            node = fitted(CASES[case].sample(name, SeededDraw(f"{name} {seed}")), seed)
+            node = fitted(samples_of(CASES[case]).sample(name, SeededDraw(f"{name} {seed}")), seed)
             if is_supported(node):
                 yield node
         seed += 1

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from diagmem.model.graph import DType, Node, Quantisation, Tensor
 from diagmem.ops import kinds
-from diagmem.ops.sampling import Draw, Fitting
+from tests.ops.sampling import Draw, Fitting, samples_of
 
 Array = npt.NDArray[Any]
 Rng = np.random.Generator
@@ -41,7 +41,7 @@ def fitted(node: Node, seed: int, given: Tensor | None = None) -> Node:
     to the next another type is taken; of a node that is run with several, all are seen. `given`: the data's type and
     scale are those of this tensor, which another node has made."""
     rng = np.random.default_rng(seed)
-    wants = kinds()[node.op.kind].fitting(node)
+    wants = samples_of(node.op.kind).fitting(node)
     if wants.is_drawn_whole:
         return node
     data = node.input(wants.data)
@@ -83,7 +83,7 @@ def _input(node: Node, position: int, tensor: Tensor, data: Tensor, rng: Rng) ->
     """An input other than the data: weights, a bias, a second operand. Axes, shapes, indices and conditions keep their
     types."""
     kind = kinds()[node.op.kind]
-    wants, holds_numbers = kind.fitting(node), position in kind.signature(node.op.kind).numbers
+    wants, holds_numbers = samples_of(kind).fitting(node), position in kind.signature(node.op.kind).numbers
     if tensor.data is not None or tensor.dtype is DType.INT32 or holds_numbers:
         return tensor
     if tensor.dtype is DType.BOOL:
@@ -136,7 +136,7 @@ def _output(wants: Fitting, tensor: Tensor, data: Tensor, rng: Rng) -> Tensor:
 
 def _values(node: Node, position: int, tensor: Tensor, rng: Rng) -> Array:
     """Any values, unless the kind has a say."""
-    own = kinds()[node.op.kind].sample_values(node, position, tensor, rng)
+    own = samples_of(node.op.kind).sample_values(node, position, tensor, rng)
     if own is not None:
         return own.astype(tensor.dtype.numpy)
     if tensor.dtype in (DType.FLOAT32, DType.FLOAT16):

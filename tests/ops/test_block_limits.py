@@ -25,10 +25,10 @@ from diagmem.ops.elementwise.binary import Binary
 from diagmem.ops.matrix.products import FullyConnected
 from diagmem.ops.numerics.weighted_sums import CHANNELS_OF_A_BLOCK
 from diagmem.ops.pooling.pool_2d import Pool2D
-from diagmem.ops.sampling import activation, constant, node_of
 from tests.ops.compiled import COMPILER, Job, Place, compiled, overlapped, with_scratch
 from tests.ops.drawing import is_supported
 from tests.ops.fitting import fitted, input_values
+from tests.ops.sampling import activation, constant, node_of
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="needs a C compiler")
 

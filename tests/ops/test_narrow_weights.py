@@ -16,12 +16,12 @@ from diagmem.ops import kinds
 from diagmem.ops.matrix.products import dense_sums
 from diagmem.ops.numerics.quantised import float_weights
 from diagmem.ops.numerics.weighted_sums import halves, kernel_suffix, requantisation_of
-from diagmem.ops.sampling import constant_of
 from tests.frontends.tflite.flat import FlatModel, FlatOp, FlatTensor
 from tests.ops.cases import activation, node_of
 from tests.ops.compiled import COMPILER, compiled, disjoint
 from tests.ops.drawing import runnable
 from tests.ops.fitting import input_values
+from tests.ops.sampling import constant_of
 from tests.ops.single_op import ask, is_installed
 
 AXES = {"conv_2d": 0, "depthwise_conv_2d": 3, "fully_connected": 0}

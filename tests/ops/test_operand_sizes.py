@@ -18,10 +18,10 @@ from diagmem.ops.c_call import CStruct, CTable
 from diagmem.ops.convolution.conv_2d import Conv2D
 from diagmem.ops.convolution.depthwise_conv_2d import DepthwiseConv2D
 from diagmem.ops.pooling.pool_2d import Pool2D
-from diagmem.ops.sampling import activation, node_of
 from diagmem.ops.signature import check_node
 from tests.ops.drawing import is_supported
 from tests.ops.fitting import SeededDraw, fitted, input_values
+from tests.ops.sampling import activation, node_of, samples_of
 
 NUMBERS = DType.INT32
 
@@ -81,7 +81,7 @@ def test_biases_of_any_shape_are_lists(kind: str) -> None:
     position = 3 if kind == "TRANSPOSE_CONV" else 2
     tried = 0
     for seed in range(60):
-        node = fitted(kinds()[kind].sample(kind, SeededDraw(f"{kind} {seed}")), seed)
+        node = fitted(samples_of(kind).sample(kind, SeededDraw(f"{kind} {seed}")), seed)
         bias = node.inputs[position] if len(node.inputs) > position else None
         if bias is None or bias.data is None or not is_supported(node):
             continue
@@ -114,7 +114,7 @@ def test_shapes_that_only_the_file_knows_suit_the_inputs(kind: str) -> None:
     """Where sizes are computed, outputs are what the file says: as far as that is possible."""
     refused = 0
     for seed in range(40):
-        node = fitted(kinds()[kind].sample(kind, SeededDraw(f"{kind} {seed}")), seed)
+        node = fitted(samples_of(kind).sample(kind, SeededDraw(f"{kind} {seed}")), seed)
         computed = tuple(_computed(t) for t in node.inputs)
         node = replace(node, inputs=computed)
         if kinds()[kind].output_shapes(kind, node.attributes, computed) is None:

@@ -21,6 +21,7 @@ from diagmem.verification.oracles import deviation
 from tests.ops.cases import activation, node_of
 from tests.ops.drawing import CASES, drawn, runnable
 from tests.ops.fitting import input_values
+from tests.ops.sampling import samples_of
 from tests.ops.single_op import ORACLES, ask, is_installed
 
 Array = npt.NDArray[Any]
@@ -124,7 +125,7 @@ def test_all_quotients() -> None:
 
 def _rescales_16_bits(node: Node) -> bool:
     """Whether 16-bit numbers come out with a scale of their own."""
-    wants = kinds()[node.op.kind].fitting(node)
+    wants = samples_of(node.op.kind).fitting(node)
     return node.output.dtype is DType.INT16 and (wants.gain is not None or DType.INT16 in wants.fixed)
 
 

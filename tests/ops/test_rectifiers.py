@@ -15,10 +15,10 @@ import pytest
 from diagmem.model.graph import DType, Node, Quantisation
 from diagmem.ops import kinds
 from diagmem.ops.elementwise.unary import Unary
-from diagmem.ops.sampling import activation, constant, node_of
 from diagmem.verification.oracles import deviation
 from tests.ops.compiled import COMPILER, compiled, disjoint
 from tests.ops.drawing import is_supported
+from tests.ops.sampling import activation, constant, node_of
 from tests.ops.single_op import ORACLES, ask, is_installed
 
 Array = npt.NDArray[Any]

@@ -16,8 +16,8 @@ from diagmem.ops.matrix.products import BatchMatMul, FullyConnected
 from diagmem.ops.pooling.pool_2d import Pool2D
 from diagmem.ops.reductions.reduce import Reduce
 from diagmem.ops.resizing.resize import Resize
-from diagmem.ops.sampling import node_of
 from tests.ops.cases import activation, constant, ints
+from tests.ops.sampling import node_of, samples_of
 
 IMAGE = activation((1, 4, 4, 6))
 
@@ -73,4 +73,4 @@ def test_means_of_nothing_have_a_shape_and_no_more(name: str) -> None:
     """What it would take to draw one is asked before anyone sees that it holds no elements."""
     node = node_of(kinds()[name], name, Reduce(), [activation((2, 0, 3)), ints([0])], (DType.INT8,))
     assert node.output.elems == 0
-    kinds()[name].fitting(node)
+    samples_of(name).fitting(node)

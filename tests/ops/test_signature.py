@@ -13,9 +13,9 @@ from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Graph, Node, Op, Quantisation, Tensor
 from diagmem.ops import OpKind, kinds
 from diagmem.ops.elementwise.unary import Unary
-from diagmem.ops.sampling import activation, node_of
 from diagmem.ops.signature import MANY, WHOLE_NUMBERS, check_node, check_signatures
 from tests.ops.fitting import SeededDraw, fitted
+from tests.ops.sampling import activation, node_of, samples_of
 
 SCALES = (-1.0, math.inf, math.nan)
 SAMPLES = 12
@@ -23,7 +23,7 @@ SAMPLES = 12
 
 def nodes_of(name: str) -> list[Node]:
     """Nodes that kernels can run, of several types."""
-    return [fitted(kinds()[name].sample(name, SeededDraw(f"{name} {seed}")), seed) for seed in range(SAMPLES)]
+    return [fitted(samples_of(name).sample(name, SeededDraw(f"{name} {seed}")), seed) for seed in range(SAMPLES)]
 
 
 def with_input(node: Node, position: int, tensor: Tensor | None) -> Node:

@@ -17,6 +17,7 @@ from diagmem.verification import reference
 from diagmem.verification.places import range_faults
 from diagmem.verification.reference import sample_inputs
 from tests.ops.fitting import SeededDraw, fitted
+from tests.ops.sampling import samples_of
 from tests.transforms.layers import UNIT, IdleNet, idle_net
 
 LAYERS = [name for name, kind in kinds().items() if kind.takes.weights is not None and kind.takes.data == 0]
@@ -48,7 +49,7 @@ def test_sums_are_finished_as_the_layer_does(kind: str, dtype: DType) -> None:
     and kinds round in different ways."""
     tried = 0
     for seed in range(400):
-        node = fitted(kinds()[kind].sample(kind, SeededDraw(f"{kind} {seed}")), seed)
+        node = fitted(samples_of(kind).sample(kind, SeededDraw(f"{kind} {seed}")), seed)
         sums = Sums.of(node) if node.input(0).dtype is dtype and node.output.elems else None
         if sums is None:
             continue

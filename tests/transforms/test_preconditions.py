@@ -21,6 +21,7 @@ from diagmem.transforms import TRANSFORMS, Removal, transformed
 from tests.networks import Net
 from tests.ops.drawing import is_supported
 from tests.ops.fitting import SeededDraw
+from tests.ops.sampling import samples_of
 from tests.transforms.removable_ops import Tangle
 
 
@@ -266,7 +267,11 @@ def test_padding_before_a_maximum_of_what_is_never_negative() -> None:
 def _pointwise_of_one() -> Iterator[Node]:
     """Functions of one number: drawn nodes, of which kind and attributes matter."""
     for name, kind in kinds().items():
-        node = kind.sample(name, SeededDraw(name)) if kind.is_pointwise and name not in kind.without_kernel else None
+        node = (
+            samples_of(kind).sample(name, SeededDraw(name))
+            if kind.is_pointwise and name not in kind.without_kernel
+            else None
+        )
         if node is not None and len(node.inputs) == len(node.outputs) == 1:
             yield node
 

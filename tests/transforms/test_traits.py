@@ -23,6 +23,7 @@ from diagmem.transforms.remove_channels import Keeping, _Closure, narrowed
 from diagmem.verification.places import range_faults
 from tests.ops.drawing import is_supported
 from tests.ops.fitting import SeededDraw, fitted, input_values
+from tests.ops.sampling import samples_of
 
 Array = npt.NDArray[Any]
 
@@ -93,7 +94,7 @@ NO_VIEW = {
 def nodes(name: str, count: int) -> Iterator[tuple[Node, list[Array | None]]]:
     """Small random nodes and what their inputs hold."""
     for seed in range(count):
-        node = fitted(kinds()[name].sample(name, SeededDraw(f"{name} {seed}")), seed)
+        node = fitted(samples_of(name).sample(name, SeededDraw(f"{name} {seed}")), seed)
         yield node, list(input_values(node, np.random.default_rng(seed)))
 
 

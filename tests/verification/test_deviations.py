@@ -15,13 +15,13 @@ from diagmem.ops import kinds
 from diagmem.ops.elementwise.unary import Unary
 from diagmem.ops.kind import Array, Values
 from diagmem.ops.moving.strided_slice import StridedSlice
-from diagmem.ops.sampling import activation, ints, node_of
 from diagmem.verification import oracles, reference, tflm
 from diagmem.verification.places import CVerdict
 from diagmem.verification.reference import differing
 from tests.backends.c.models import compiler
 from tests.cli.calling import call
 from tests.networks import Net
+from tests.ops.sampling import activation, ints, node_of
 from tests.ops.single_op import ask, is_installed, to_tflite
 
 

@@ -17,12 +17,12 @@ from diagmem.frontends.source import Source
 from diagmem.model.graph import DType, Graph, Node, Quantisation
 from diagmem.ops import kinds
 from diagmem.ops.kind import Array, Values
-from diagmem.ops.sampling import activation, constant_of, ints, node_of
 from diagmem.verification.oracles import Opinion, second_opinion
 from diagmem.verification.reference import sample_inputs
 from tests.backends.c.models import compiler
 from tests.cli.calling import call
 from tests.frontends.onnx import making
+from tests.ops.sampling import activation, constant_of, ints, node_of
 from tests.ops.single_op import is_installed
 from tests.tflite_files import file_of, graph_of
 

@@ -21,7 +21,6 @@ from diagmem.ops.c_call import CCall, CPointers, CRow, CRows, Unsupported, by_ty
 from diagmem.ops.loops.pixels import all_have_pitches
 from diagmem.ops.options import AnyTable, Options
 from diagmem.ops.orders import InstructionSet, Order, Variant
-from diagmem.ops.sampling import Draw, Fitting
 from diagmem.ops.signature import MANY, Signature
 
 Array = npt.NDArray[Any]
@@ -109,9 +108,6 @@ class OpKind(ABC):
 
     takes: ClassVar[Signature] = Signature((1, MANY), (1, MANY), made=None)
     """How many operands it takes, of which types and sizes."""
-
-    needs: ClassVar[Fitting] = Fitting()
-    """What a drawn node needs so that a kernel can run it."""
 
     def decode(self, name: str, options: Any) -> Any:
         """Attributes from TFLite's options table, which is None where the file has none. Of operations that TFLite does
@@ -280,18 +276,6 @@ class OpKind(ABC):
     def by_rows(self, node: Node, call: Callable[[Node], CCall]) -> CCall:
         """How one turn of a kernel is called that `call` calls for whole tensors. Here, that kernel on one row."""
         return row_call(call(cut_to_row(node)), node)
-
-    @abstractmethod
-    def sample(self, name: str, draw: Draw) -> Node:
-        """A small random node of that name, with all that the operation allows. The tests of all kinds draw from it."""
-
-    def fitting(self, node: Node) -> Fitting:
-        """What this drawn node needs. Kinds override this whose nodes differ in it."""
-        return self.needs
-
-    def sample_values(self, node: Node, position: int, tensor: Tensor, rng: np.random.Generator) -> Array | None:
-        """Values for an input of a node that is to run; None where any will do."""
-        return None
 
 
 def input_at(inputs: Inputs, position: int) -> Tensor:

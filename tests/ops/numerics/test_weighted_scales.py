@@ -14,7 +14,7 @@ from diagmem.ops import kinds
 from diagmem.ops.convolution.conv_2d import Conv2D
 from diagmem.ops.numerics.fixed_point import Multiplier
 from diagmem.ops.numerics.weighted_sums import requantisation_of
-from diagmem.ops.sampling import activation, constant, node_of
+from tests.ops.sampling import activation, constant, node_of
 
 SCALES = (0.019999999552965164, 0.1, 3e-05, 0.7)
 """Of the four channels; none but the last is a sum of few powers of two."""

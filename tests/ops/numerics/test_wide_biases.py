@@ -15,8 +15,8 @@ from diagmem.model.graph import DType, Node, Quantisation
 from diagmem.ops import Unsupported, kinds
 from diagmem.ops.convolution.conv_2d import Conv2D
 from diagmem.ops.options import TYPE_CODES
-from diagmem.ops.sampling import activation, constant, ints, node_of
 from tests.ops.compiled import COMPILER, compiled, disjoint
+from tests.ops.sampling import activation, constant, ints, node_of
 from tests.ops.single_op import ask, is_installed
 
 

@@ -13,9 +13,9 @@ import pytest
 
 from diagmem.model.graph import DType, Node, Quantisation, Shape, Tensor
 from diagmem.ops import InstructionSet, kinds
-from diagmem.ops.sampling import activation, constant_of, ints
 from tests.ops.cases import node_of
 from tests.ops.compiled import COMPILER, compiled, disjoint, with_scratch
+from tests.ops.sampling import activation, constant_of, ints
 from tests.ops.single_op import ask, is_installed
 
 Array = npt.NDArray[Any]

@@ -14,7 +14,7 @@ from diagmem.ops.c_call import Unsupported
 from diagmem.ops.elementwise.binary import Binary
 from diagmem.ops.matrix.products import FullyConnected
 from diagmem.ops.numerics.fixed_point import Multiplier
-from diagmem.ops.sampling import node_of
+from tests.ops.sampling import node_of
 
 
 def scaled(shape: tuple[int, ...], scale: float, zero_point: int = 0, data: object = None) -> Tensor:

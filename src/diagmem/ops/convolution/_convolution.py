@@ -16,9 +16,8 @@ from diagmem.ops.kind import Array, ColumnsAsRows, Inputs, Rewritten, Shapes, Va
 from diagmem.ops.loops.windowed import WindowedKind, WindowedLoop
 from diagmem.ops.numerics.quantised import centred_weights, float_weights, zero_point_of
 from diagmem.ops.numerics.row_sums import RowSums, row_sum_bytes, row_sums_call
-from diagmem.ops.numerics.weighted_sums import finished, weighted_fitting
+from diagmem.ops.numerics.weighted_sums import finished
 from diagmem.ops.orders import Variant
-from diagmem.ops.sampling import Fitting
 
 
 class ConvolutionKind(WindowedKind):
@@ -99,6 +98,3 @@ class ConvolutionKind(WindowedKind):
 
     def c_call(self, node: Node) -> CCall:
         return by_type(node, dict.fromkeys(QUANTISED_OR_FLOAT, self.plain_call))
-
-    def fitting(self, node: Node) -> Fitting:
-        return weighted_fitting(self, node, self.axis)

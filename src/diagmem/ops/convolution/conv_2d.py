@@ -57,7 +57,6 @@ from diagmem.ops.numerics.weighted_sums import (
 )
 from diagmem.ops.options import Activation, Table
 from diagmem.ops.orders import InstructionSet, Order, Variant
-from diagmem.ops.sampling import Draw, activation, node_of
 from diagmem.ops.signature import Signature, Weights
 
 
@@ -159,19 +158,6 @@ class Conv2DKind(ConvolutionKind):
 
     def plain_call(self, node: Node) -> CCall:
         return _call(node)
-
-    def sample(self, name: str, draw: Draw) -> Node:
-        """Any padding, stride, dilation and grouping; without groups now and then more channels than a block has."""
-        window = draw.window()
-        groups, depth_in, depth_out = draw.small(), draw.small(), draw.small()
-        channels = groups * depth_out if groups > 1 else draw.choice((depth_out, 8 + depth_out))
-        inputs = [
-            activation((draw.small(), *window.image, groups * depth_in), draw.dtype()),
-            draw.operand((channels, *window.kernel, depth_in)),
-            draw.choice((None, draw.operand((channels,)))),
-        ]
-        attributes = Conv2D(window.padding, *window.stride, *window.dilation, draw.fused())
-        return node_of(self, name, attributes, inputs, (draw.dtype(),))
 
 
 def _is_pointwise(loop: WindowedLoop) -> bool:

@@ -34,7 +34,6 @@ from diagmem.ops.numerics.row_sums import RowSums, depthwise_row_sums_call, row_
 from diagmem.ops.numerics.weighted_sums import BY_CHANNEL, c_padding, halves, interleaved, kernel_suffix, window_call
 from diagmem.ops.options import Activation, Table
 from diagmem.ops.orders import InstructionSet, Order, Variant
-from diagmem.ops.sampling import Draw, activation, node_of
 from diagmem.ops.signature import Signature, Weights
 
 CHANNELS_OF_A_BLOCK = 124
@@ -129,18 +128,6 @@ class DepthwiseConv2DKind(ConvolutionKind):
 
     def plain_call(self, node: Node) -> CCall:
         return _call(node)
-
-    def sample(self, name: str, draw: Draw) -> Node:
-        """Any padding, stride, dilation and multiplier."""
-        window = draw.window()
-        depth, multiplier = draw.small(), draw.small()
-        inputs = [
-            activation((draw.small(), *window.image, depth), draw.dtype()),
-            draw.operand((1, *window.kernel, depth * multiplier)),
-            draw.choice((None, draw.operand((depth * multiplier,)))),
-        ]
-        attributes = DepthwiseConv2D(window.padding, *window.stride, *window.dilation, multiplier, draw.fused())
-        return node_of(self, name, attributes, inputs, (draw.dtype(),))
 
 
 def _call(node: Node) -> CCall:

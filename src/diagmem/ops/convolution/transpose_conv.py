@@ -36,11 +36,9 @@ from diagmem.ops.numerics.weighted_sums import (
     filter_fields,
     finished,
     requantisation_of,
-    weighted_fitting,
 )
 from diagmem.ops.options import Activation, Table
 from diagmem.ops.orders import Order, Variant
-from diagmem.ops.sampling import Draw, Fitting, activation, ints, node_of
 from diagmem.ops.signature import Signature, Weights
 
 FILTER, IMAGE = 1, 2
@@ -127,24 +125,6 @@ class TransposeConvKind(PixelKind):
 
     def c_call(self, node: Node) -> CCall:
         return by_type(node, dict.fromkeys(QUANTISED_OR_FLOAT, _call), data=IMAGE)
-
-    def sample(self, name: str, draw: Draw) -> Node:
-        """Any padding, stride and window; strides above the window leave output pixels that nothing reaches."""
-        window = draw.window(dilated=False)
-        sizes = zip(window.image, window.kernel, window.stride, strict=True)
-        image = [Window1D.resolve(out, kernel, stride, 1, window.padding).size_out for out, kernel, stride in sizes]
-        batch, depth_in, depth_out = draw.small(), draw.small(), draw.small()
-        inputs = [
-            ints([batch, *window.image, depth_out]),
-            draw.operand((depth_out, *window.kernel, depth_in)),
-            activation((batch, *image, depth_in), draw.dtype()),
-            draw.choice((None, draw.operand((depth_out,)))),
-        ]
-        attributes = TransposeConv(window.padding, *window.stride, draw.fused())
-        return node_of(self, name, attributes, inputs, (draw.dtype(),))
-
-    def fitting(self, node: Node) -> Fitting:
-        return replace(weighted_fitting(self, node, axis=0), data=IMAGE)
 
 
 def _window(attributes: TransposeConv, inputs: Inputs, out: Nhwc) -> Window2D:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from diagmem.model.errors import ModelError
-from diagmem.model.graph import DType, Node, Tensor
+from diagmem.model.graph import DType, Node
 from diagmem.model.schedule import Cut
 from diagmem.ops.c_call import (
     QUANTISED_OR_FLOAT,
@@ -37,7 +37,6 @@ from diagmem.ops.numerics.quantised import (
 )
 from diagmem.ops.options import Activation, Table
 from diagmem.ops.orders import InstructionSet, Order, Variant
-from diagmem.ops.sampling import OPERAND_SIZE, Draw, Fitting, activation, constant, node_of
 from diagmem.ops.signature import MANY, Signature
 
 
@@ -75,24 +74,6 @@ class BinaryKind(BroadcastKind):
 
     def cuts(self, node: Node, variant: Variant | None) -> tuple[Cut, ...]:
         return outer_cut(node, c_broadcast)
-
-    def sample(self, name: str, draw: Draw) -> Node:
-        """Both inputs may be repeated, each along its own axes; one may be constant."""
-        inputs = draw.pair()
-        attributes = Binary(draw.fused()) if name in self.clamps else Binary()
-        return node_of(self, name, attributes, inputs, (draw.dtype(),))
-
-    def fitting(self, node: Node) -> Fitting:
-        gains = {"ADD": 1, "SUB": 1, "SQUARED_DIFFERENCE": 1, "MUL": OPERAND_SIZE, "DIV": 1}
-        return Fitting(tuple(_WAYS[node.op.kind]), gain=gains.get(node.op.kind))
-
-    def sample_values(self, node: Node, position: int, tensor: Tensor, rng: np.random.Generator) -> Array | None:
-        """Whole numbers are not divided by 0."""
-        if node.op.kind != "DIV" or position == 0 or tensor.dtype is DType.FLOAT32:
-            return None
-        zero = 0 if tensor.quantisation is None else tensor.quantisation.zero_points[0]
-        found: Array = rng.integers(-100, 100, tensor.shape)
-        return np.where(found == zero, zero - 1 if zero > 0 else zero + 1, found)
 
 
 _REAL: Mapping[str, Callable[[Array, Array], Array]] = {
@@ -372,8 +353,6 @@ class PreluKind(BroadcastKind):
     tflm_agrees = True
     is_pointwise = True
     takes = Signature((2, 2))
-    needs = Fitting(QUANTISED_OR_FLOAT, gain=OPERAND_SIZE, other_types={DType.INT16: DType.INT8})
-    """Slopes have 8 bits, also those of 16-bit data."""
 
     def output_shapes(self, name: str, attributes: None, inputs: Inputs) -> Shapes:
         data, slopes = input_at(inputs, 0).shape, input_at(inputs, 1).shape
@@ -394,12 +373,6 @@ class PreluKind(BroadcastKind):
     def c_call(self, node: Node) -> CCall:
         return by_type(node, {**dict.fromkeys(QUANTISED_OR_FLOAT, _prelu_call_int), DType.FLOAT32: _prelu_call_f32})
 
-    def sample(self, name: str, draw: Draw) -> Node:
-        """Slopes for each element, each channel, or one for all; in RAM or constant."""
-        shape, dtype = draw.shape(), draw.dtype()
-        slopes = draw.choice((activation, constant))(draw.shrunk(shape), dtype)
-        return node_of(self, name, None, [activation(shape, dtype), slopes], (dtype,))
-
 
 def _prelu_requantisations(node: Node) -> tuple[Requantisation, Requantisation]:
     """Of elements above zero, and of the others times their slope. Scales of unsigned numbers are taken as
@@ -417,7 +390,6 @@ def _prelu_call(node: Node, struct: str, fields: Fields) -> CCall:
 
 
 def _prelu_call_int(node: Node) -> CCall:
-    """Slopes have 8 bits, also those of 16-bit data."""
     require_types(DType.UINT8 if node.output.dtype is DType.UINT8 else DType.INT8, (node.input(1),))
     above, below = _prelu_requantisations(node)
     fields = {
@@ -451,23 +423,6 @@ class FloorDivKind(BroadcastKind):
             raise Unsupported(f"{node.output.dtype.value} elements; supported: float32, of divisions also int32, int64")
         function = f"{node.op.kind.lower()}_{SUFFIXES[node.output.dtype]}"
         return kernel_call("floor_div", {"shape": c_broadcast(node)}, tensors, function=function)
-
-    def sample(self, name: str, draw: Draw) -> Node:
-        """Both inputs may be repeated, each along its own axes; one may be constant. LiteRT repeats none in ATAN2."""
-        shape = draw.shape()
-        alike = [activation(shape, DType.FLOAT32), activation(shape, DType.FLOAT32)]
-        return node_of(self, name, None, alike if name == "ATAN2" else draw.pair(DType.FLOAT32), (DType.FLOAT32,))
-
-    def fitting(self, node: Node) -> Fitting:
-        return Fitting(_floor_div_types(node.op.kind), scaled=())
-
-    def sample_values(self, node: Node, position: int, tensor: Tensor, rng: np.random.Generator) -> Array | None:
-        """Nothing is divided by 0, and only numbers above 0 have powers."""
-        found: Array = rng.normal(0, 4, tensor.shape)
-        if node.op.kind == "POW":
-            return np.abs(found) + 0.01 if position == 0 else found
-        sized: Array = np.where(found < 0, found - 1, found + 1) if position == 1 else found * 10
-        return sized
 
 
 _IN_DOUBLE: Mapping[str, Callable[[Array, Array], Array]] = {"POW": np.power, "ATAN2": np.arctan2}
@@ -507,8 +462,6 @@ class AddNKind(BroadcastKind):
     is_pointwise = True
     takes_pitches = False
     takes = Signature((1, MANY), all_alike=True)
-    needs = Fitting((DType.INT8, DType.FLOAT32))
-    """All inputs have one scale."""
 
     def output_shapes(self, name: str, attributes: None, inputs: Inputs) -> Shapes:
         shapes = [input_at(inputs, position).shape for position in range(len(inputs))]
@@ -529,12 +482,6 @@ class AddNKind(BroadcastKind):
     def c_call(self, node: Node) -> CCall:
         require_types(node.output.dtype, (node.input(p) for p in range(len(node.inputs))))
         return by_type(node, {DType.INT8: _add_n_call_s8, DType.FLOAT32: lambda n: _add_n_call(n, "f32", {})})
-
-    def sample(self, name: str, draw: Draw) -> Node:
-        """Two to four tensors."""
-        shape, dtype = draw.shape(), draw.dtype()
-        inputs = [activation(shape, dtype) for _ in range(draw.integer(2, 5))]
-        return node_of(self, name, None, inputs, (dtype,))
 
 
 def _add_n_output(node: Node) -> Requantisation:

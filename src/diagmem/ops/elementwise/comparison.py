@@ -14,7 +14,6 @@ from diagmem.ops.kind import Array, Inputs, Shapes, Values, input_at
 from diagmem.ops.loops.broadcast import BroadcastKind, broadcast_shape, c_broadcast, pitches
 from diagmem.ops.numerics.fixed_point import Multiplier, rescale
 from diagmem.ops.numerics.quantised import require_same_quantisation, scale_of, zero_point_of
-from diagmem.ops.sampling import Draw, Fitting, activation, node_of
 from diagmem.ops.signature import Signature
 
 _LEFT_SHIFT = 8
@@ -41,9 +40,6 @@ _RELATIONS: Mapping[str, _Relation] = {
     "LESS": _Relation(np.less, 1),
     "LESS_EQUAL": _Relation(np.less_equal, 1 | 2),
 }
-
-
-_EQUALITIES = ("EQUAL", "NOT_EQUAL")
 
 
 class ComparisonKind(BroadcastKind):
@@ -75,28 +71,6 @@ class ComparisonKind(BroadcastKind):
         }
         return kernel_call("comparison", fields, (node.input(0), node.input(1), node.output))
 
-    def sample(self, name: str, draw: Draw) -> Node:
-        """Both inputs may be repeated, each along its own axes; one may be constant."""
-        return node_of(self, name, None, draw.pair(), (DType.BOOL,))
-
-    def fitting(self, node: Node) -> Fitting:
-        types = (*_TYPES, DType.BOOL) if node.op.kind in _EQUALITIES else _TYPES
-        return Fitting(types, gain=1, scaled=_SCALED, draws_output_types=True)
-
-    def sample_values(self, node: Node, position: int, tensor: Tensor, rng: np.random.Generator) -> Array | None:
-        """Mostly one number, so that many are equal, and its neighbours; what is no number; where it is asked which is
-        larger, now and then any numbers."""
-        if tensor.dtype is DType.BOOL or (node.op.kind not in _EQUALITIES and rng.integers(2)):
-            return None
-        found: Array = rng.choice([0, 1, 1, 1, 1, 2], tensor.shape)
-        if tensor.dtype is DType.FLOAT32:
-            return np.where(rng.integers(0, 16, tensor.shape) == 0, np.nan, (found - 1) * 1.1)
-        if tensor.quantisation is None:
-            return found
-        limits = np.iinfo(tensor.dtype.numpy)
-        near: Array = np.clip(found - 1 + zero_point_of(tensor), limits.min, limits.max)
-        return near
-
 
 def _multiplier(tensor: Tensor) -> Multiplier:
     found = Multiplier.of(scale_of(tensor))
@@ -120,7 +94,6 @@ class LogicalKind(BroadcastKind):
     tflm_agrees = True
     is_pointwise = True
     takes = Signature((2, 2), alike=(1,), made=dict.fromkeys(DType, (DType.BOOL,)))
-    needs = Fitting((DType.BOOL,), scaled=())
 
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
         return (np.reshape(_FUNCTIONS[node.op.kind](*inputs), node.output.shape),)
@@ -129,10 +102,6 @@ class LogicalKind(BroadcastKind):
         tensors = node.input(0), node.input(1), node.output
         require_types(DType.BOOL, tensors)
         return kernel_call("logical", {"shape": c_broadcast(node)}, tensors, function=node.op.kind.lower())
-
-    def sample(self, name: str, draw: Draw) -> Node:
-        """Both inputs may be repeated, each along its own axes; one may be constant."""
-        return node_of(self, name, None, draw.pair(DType.BOOL), (DType.BOOL,))
 
 
 MOST_AXES = 5
@@ -145,7 +114,6 @@ class SelectKind(BroadcastKind):
     names = ("SELECT_V2", "SELECT")
     is_pointwise = True
     takes = Signature((3, 3), data=1, alike=(2,))
-    needs = Fitting(data=1)
 
     def output_shapes(self, name: str, attributes: None, inputs: Inputs) -> Shapes:
         condition, yes, no = (input_at(inputs, position).shape for position in range(3))
@@ -166,17 +134,6 @@ class SelectKind(BroadcastKind):
         named = dict(zip(("size", "condition", "yes", "no", "out"), axes, strict=True))
         fields = {**named, "element": node.output.dtype.size_bytes}
         return kernel_call("select", fields, (condition, yes, no, node.output))
-
-    def sample(self, name: str, draw: Draw) -> Node:
-        """All inputs may be repeated, each along its own axes; the numbers may be constant."""
-        dtype = draw.dtype()
-        if name == "SELECT":
-            shape = draw.shape()
-            inputs = [activation(shape, DType.BOOL), activation(shape, dtype), activation(shape, dtype)]
-            return node_of(self, name, None, inputs, (dtype,))
-        yes, no = draw.pair(dtype)
-        condition = activation(draw.shrunk(broadcast_shape(yes.shape, no.shape)), DType.BOOL)
-        return node_of(self, name, None, [condition, yes, no], (dtype,))
 
 
 KINDS = (ComparisonKind(), LogicalKind(), SelectKind())

@@ -11,7 +11,6 @@ import numpy as np
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Node, Rounding, Shape, Tensor, in_one_piece, row_major_strides
 from diagmem.ops.c_call import (
-    QUANTISED_OR_FLOAT,
     CCall,
     CPointers,
     CStretch,
@@ -41,7 +40,6 @@ from diagmem.ops.loops.pixels import all_have_pitches
 from diagmem.ops.numerics.quantised import require_same_quantisation, scale_of, zero_point_of
 from diagmem.ops.options import Activation, Table
 from diagmem.ops.orders import Order
-from diagmem.ops.sampling import Draw, Fitting, activation, constant, ints, node_of
 from diagmem.ops.signature import MANY, Signature
 
 
@@ -106,20 +104,6 @@ class ConcatenationKind(RearrangeKind):
             pairs = zip(inputs, node.inputs, strict=True)
             inputs = [_rescaled(t, node.output)[values] for values, t in pairs if t is not None]
         return super().reference(node, inputs)
-
-    def sample(self, name: str, draw: Draw) -> Node:
-        """One to four inputs along any axis, counted from either end; some are constant."""
-        shape, dtype = draw.shape(least_axes=1), draw.choice(QUANTISED_OR_FLOAT)
-        axis = draw.axis(len(shape))
-        parts = [
-            [size if a == axis % len(shape) else s for a, s in enumerate(shape)] for size in draw.many(1, 5, draw.small)
-        ]
-        inputs = [draw.choice((activation, activation, constant))(part, dtype) for part in parts]
-        return node_of(self, name, Concatenation(axis), inputs, (dtype,))
-
-    def fitting(self, node: Node) -> Fitting:
-        """Unsigned inputs have scales of their own."""
-        return Fitting(None, gain=1 if node.output.dtype is DType.UINT8 else None)
 
 
 def _is_rescaled(node: Node) -> bool:
@@ -205,17 +189,6 @@ class PackKind(RearrangeKind):
         axis = axis_of(node.attributes.axis, len(data.shape))
         return split_call(node, data, [math.prod(data.shape[axis + 1 :])] * len(node.outputs))
 
-    def sample(self, name: str, draw: Draw) -> Node:
-        """One to four tensors along any axis, counted from either end; some that are stacked are constant."""
-        shape, dtype, count = draw.shape()[:5], draw.dtype(), draw.integer(1, 5)
-        axis = draw.axis(len(shape) + 1)
-        if name == "PACK":
-            places = [draw.choice((activation, activation, constant)) for _ in range(count)]
-            return node_of(self, name, Pack(axis, count), [place(shape, dtype) for place in places], (dtype,))
-        at = axis % (len(shape) + 1)
-        data = activation((*shape[:at], count, *shape[at:]), dtype)
-        return node_of(self, name, Pack(axis, count), [data], (dtype,))
-
 
 def _stacked(attributes: Pack, inputs: Inputs) -> Shapes:
     shapes = {input_at(inputs, position).shape for position in range(max(1, len(inputs)))}
@@ -276,24 +249,6 @@ class SplitKind(RearrangeKind):
         data = node.input(_data(node.op.kind))
         axis, sizes = _cut(node.op.kind, node.attributes, node.inputs)
         return split_call(node, data, [size * math.prod(data.shape[axis + 1 :]) for size in sizes])
-
-    def sample(self, name: str, draw: Draw) -> Node:
-        """Equal parts and given sizes, along any axis, counted from either end."""
-        shape, dtype = list(draw.shape(least_axes=1)), draw.dtype()
-        axis = draw.axis(len(shape))
-        if name == "SPLIT":
-            parts = draw.integer(1, 5)
-            shape[axis] = parts * draw.integer(1, 3)
-            return node_of(self, name, Split(parts), [ints(axis), activation(shape, dtype)], (dtype,))
-        sizes = draw.many(1, 5, draw.small)
-        shape[axis] = sum(sizes)
-        if draw.boolean():
-            sizes[draw.integer(0, len(sizes))] = -1
-        inputs = [activation(shape, dtype), ints(sizes), ints(axis)]
-        return node_of(self, name, Split(len(sizes)), inputs, (dtype,))
-
-    def fitting(self, node: Node) -> Fitting:
-        return Fitting(data=1 if node.op.kind == "SPLIT" else 0)
 
 
 def split_call(node: Node, data: Tensor, widths: Sequence[int]) -> CCall:

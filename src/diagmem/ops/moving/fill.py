@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from diagmem.model.errors import ModelError
-from diagmem.model.graph import DType, Node, Tensor
+from diagmem.model.graph import DType, Node
 from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.c_call import CCall, CTable, Unsupported, element_code, kernel_call, require_types
 from diagmem.ops.kind import (
@@ -27,7 +27,6 @@ from diagmem.ops.kind import (
 from diagmem.ops.loops.chunks import FILL, Chunks, RearrangeKind, strided
 from diagmem.ops.options import Table
 from diagmem.ops.orders import Order
-from diagmem.ops.sampling import Draw, Fitting, activation, constant, constant_of, ints, node_of
 from diagmem.ops.signature import Signature
 
 
@@ -36,7 +35,6 @@ class FillKind(OpKind):
 
     names = ("FILL",)
     takes = Signature((2, 2), data=1, numbers=(0,), single=(1,))
-    needs = Fitting((DType.INT8, DType.INT16, DType.FLOAT32), data=1)
 
     @unless_computed
     def output_shapes(self, name: str, attributes: None, inputs: Inputs) -> Shapes:
@@ -53,13 +51,6 @@ class FillKind(OpKind):
         fields = {"element": node.output.dtype.size_bytes, "count": node.output.elems}
         return kernel_call("fill", fields, (node.input(1), node.output))
 
-    def sample(self, name: str, draw: Draw) -> Node:
-        """Of any shape; the value is computed or constant."""
-        dtype = draw.dtype()
-        shape = draw.shape(least_axes=1)
-        place = draw.choice((activation, constant))
-        return node_of(self, name, None, [ints(list(shape)), place((), dtype)], (dtype,))
-
 
 MOST_NUMBERS = 1 << 20
 
@@ -70,7 +61,6 @@ class NumberRangeKind(RearrangeKind):
 
     names = ("RANGE",)
     takes = Signature((3, 3), all_alike=True, single=(0, 1, 2))
-    needs = Fitting(is_drawn_whole=True)
 
     @unless_computed
     def output_shapes(self, name: str, attributes: None, inputs: Inputs) -> Shapes:
@@ -99,12 +89,6 @@ class NumberRangeKind(RearrangeKind):
             raise Unsupported("numbers that are computed; supported: constants")
         values = CTable("values", self.reference(node, given)[0])
         return kernel_call("known", {"bytes": node.output.size_bytes, "values": values}, (node.output,))
-
-    def sample(self, name: str, draw: Draw) -> Node:
-        """Upwards and downwards, of whole numbers."""
-        first, step, count = draw.integer(-9, 9), draw.choice((1, 2, -3)), draw.integer(1, 9)
-        numbers = (np.array(value, np.int32) for value in (first, first + step * count, step))
-        return node_of(self, name, None, [constant_of(value) for value in numbers], (DType.INT32,))
 
 
 _OF_SHAPES = ("SHAPE", "RANK")
@@ -145,17 +129,6 @@ class ZerosLikeKind(RearrangeKind):
         values = CTable("values", _values(node).reshape(-1)) if node.op.kind in _OF_SHAPES else None
         return kernel_call("known", {"bytes": node.output.size_bytes, "values": values}, (node.output,))
 
-    def sample(self, name: str, draw: Draw) -> Node:
-        """Of any shape and type."""
-        shape, dtype = draw.shape(least_axes=1), draw.dtype()
-        out_type = draw.choice((DType.INT32, DType.INT64))
-        attributes = Known(out_type) if name == "SHAPE" else Known()
-        made = {"SHAPE": out_type, "RANK": DType.INT32}.get(name, dtype)
-        return node_of(self, name, attributes, [activation(shape, dtype)], (made,))
-
-    def fitting(self, node: Node) -> Fitting:
-        return Fitting((DType.INT8, DType.FLOAT32), draws_output_types=node.op.kind in _OF_SHAPES)
-
 
 def _values(node: Node) -> Array:
     dtype, shape = node.output.dtype.numpy, node.input(0).shape
@@ -175,7 +148,6 @@ class OneHot:
 class OneHotKind(OpKind):
     names = ("ONE_HOT",)
     takes = Signature((4, 4), data=2, alike=(3,), numbers=(0, 1), single=(1, 2, 3))
-    needs = Fitting(data=2)
     table = Table(OneHot, ("Axis",))
 
     @unless_computed
@@ -213,18 +185,6 @@ class OneHotKind(OpKind):
         }
         return kernel_call("one_hot", fields, (indices, on, off, node.output))
 
-    def sample(self, name: str, draw: Draw) -> Node:
-        """The new axis anywhere; values constant, now and then computed."""
-        shape = tuple(draw.many(0, 4, draw.small))
-        axis = draw.integer(-1, len(shape) + 1)
-        values = [draw.choice((constant, constant, activation))((), draw.dtype()) for _ in range(2)]
-        inputs = [activation(shape, DType.INT32), ints(draw.size()), *values]
-        return node_of(self, name, OneHot(axis), inputs, (draw.dtype(),))
-
-    def sample_values(self, node: Node, position: int, tensor: Tensor, rng: np.random.Generator) -> Array | None:
-        """Indices, some of them just outside, where nothing is on."""
-        return rng.integers(-1, _sizes(node)[1] + 1, tensor.shape) if position == 0 else None
-
 
 def _sizes(node: Node) -> tuple[int, int, int]:
     """Of the axes before the new one, of the new one, and of those behind it."""
@@ -244,7 +204,6 @@ class BroadcastArgsKind(OpKind):
 
     names = ("BROADCAST_ARGS",)
     takes = Signature((2, 2), numbers=(0, 1))
-    needs = Fitting((DType.INT32,), scaled=())
 
     def output_shapes(self, name: str, attributes: None, inputs: Inputs) -> Shapes:
         first, second = input_at(inputs, 0).shape, input_at(inputs, 1).shape
@@ -265,16 +224,6 @@ class BroadcastArgsKind(OpKind):
         require_types(DType.INT32, tensors)
         fields = {"first": tensors[0].elems, "second": tensors[1].elems}
         return kernel_call("broadcast_args", fields, tensors)
-
-    def sample(self, name: str, draw: Draw) -> Node:
-        """Shapes of up to seven axes."""
-        inputs = [activation((draw.size(),), DType.INT32) for _ in range(2)]
-        return node_of(self, name, None, inputs, (DType.INT32,))
-
-    def sample_values(self, node: Node, position: int, tensor: Tensor, rng: np.random.Generator) -> Array | None:
-        """Sizes that suit each other: 1, or one for each axis."""
-        sizes = np.arange(10, 10 + node.output.elems)[node.output.elems - tensor.elems :]
-        return np.where(rng.integers(0, 2, tensor.shape), sizes, 1)
 
 
 def _shape_chunks(node: Node, position: int) -> Chunks:

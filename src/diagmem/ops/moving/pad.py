@@ -16,7 +16,6 @@ from diagmem.ops.loops.chunks import FILL, Chunks, RearrangeKind, gathered, gath
 from diagmem.ops.numerics.quantised import zero_point_of
 from diagmem.ops.options import BuiltinOptions
 from diagmem.ops.orders import Order
-from diagmem.ops.sampling import Draw, activation, constant, ints, node_of
 from diagmem.ops.signature import Signature
 
 Mirror = Literal["reflect", "symmetric"]
@@ -109,20 +108,6 @@ class PadKind(RearrangeKind):
             "value": CTable("value", np.array([_value(node)])),
         }
         return kernel_call("pad", fields, (node.input(0), node.output))
-
-    def sample(self, name: str, draw: Draw) -> Node:
-        """Margins on any axes, by a constant, a value in RAM, or a mirror; sometimes not known."""
-        dtype, is_image = draw.dtype(), draw.boolean()
-        shape = draw.image() if is_image else tuple(draw.many(1, 5, draw.small))
-        attributes = MirrorPad(draw.choice(("reflect", "symmetric"))) if name == "MIRROR_PAD" else Pad()
-        widest = [2 if name != "MIRROR_PAD" else s - (attributes == MirrorPad()) for s in shape]
-        widest[0] = 0 if is_image else widest[0]
-        pads = [[draw.integer(0, w + 1), draw.integer(0, w + 1)] for w in widest]
-        value = [draw.choice((activation, constant, constant))((1,), dtype)] if name == "PADV2" else []
-        is_known = draw.integer(0, 5) > 0
-        paddings = ints(pads) if is_known else activation((len(shape), 2), DType.INT32)
-        out = tuple(s + sum(p) for s, p in zip(shape, pads, strict=True))
-        return node_of(self, name, attributes, [activation(shape, dtype), paddings, *value], (dtype,), (out,))
 
 
 def _value(node: Node) -> Any:

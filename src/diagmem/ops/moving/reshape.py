@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from diagmem.model.errors import ModelError
-from diagmem.model.graph import DType, Node, Shape
+from diagmem.model.graph import Node, Shape
 from diagmem.model.schedule import Cut
 from diagmem.ops.c_call import CCall, kernel_call
 from diagmem.ops.kind import (
@@ -26,7 +26,6 @@ from diagmem.ops.kind import (
 from diagmem.ops.loops.chunks import Chunks, RearrangeKind, StridedKind, Walk
 from diagmem.ops.options import BuiltinOptions
 from diagmem.ops.orders import Order, Variant
-from diagmem.ops.sampling import Draw, activation, ints, node_of
 from diagmem.ops.signature import Signature
 
 
@@ -89,27 +88,6 @@ class ReshapeKind(RearrangeKind):
     def c_call(self, node: Node) -> CCall:
         return kernel_call("reshape", {"bytes": node.output.size_bytes}, (node.input(0), node.output))
 
-    def sample(self, name: str, draw: Draw) -> Node:
-        """The new shape as an input, as an option, or known to the file alone."""
-        shape, dtype = draw.shape(), draw.dtype()
-        data = activation(shape, dtype)
-        if name == "SQUEEZE":
-            ones = [axis for axis, size in enumerate(shape) if size == 1]
-            dims = tuple(axis for axis in ones if draw.boolean())
-            return node_of(self, name, Reshape(squeeze_dims=dims), [data], (dtype,))
-        if name == "DENSIFY":
-            return node_of(self, name, Reshape(), [data], (dtype,))
-        if name == "EXPAND_DIMS":
-            return node_of(self, name, Reshape(), [data, ints(draw.axis(len(shape) + 1))], (dtype,))
-        new = draw.permutation(shape)
-        if new and draw.boolean():
-            new[draw.integer(0, len(new))] = -1
-            return node_of(self, name, Reshape(), [data, ints(new)], (dtype,))
-        if draw.boolean():
-            asked = activation((len(new),), DType.INT32)
-            return node_of(self, name, Reshape(), [data, asked], (dtype,), (tuple(new),))
-        return node_of(self, name, Reshape(new_shape=tuple(new)), [data], (dtype,))
-
 
 def _reshaped(attributes: Reshape, inputs: Inputs) -> Shape:
     given = len(inputs) > 1 and inputs[1] is not None
@@ -156,11 +134,6 @@ class VariableKind(StridedKind):
     def cuts(self, node: Node, variant: Variant | None) -> tuple[Cut, ...]:
         """State is for one core."""
         return ()
-
-    def sample(self, name: str, draw: Draw) -> Node:
-        """Of any shape and type."""
-        shape, dtype = draw.shape(), draw.dtype()
-        return node_of(self, name, None, [activation(shape, dtype)], (dtype,))
 
 
 KINDS = (ReshapeKind(), VariableKind())

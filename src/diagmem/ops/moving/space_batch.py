@@ -14,7 +14,6 @@ from diagmem.ops.kind import Inputs, Shapes, input_at, known_ints, unless_comput
 from diagmem.ops.loops.chunks import FILL, Chunks, RearrangeKind, gathered_call, outer_sum
 from diagmem.ops.numerics.quantised import stored_zero
 from diagmem.ops.orders import Order
-from diagmem.ops.sampling import Draw, activation, ints, node_of
 from diagmem.ops.signature import Signature
 
 
@@ -63,25 +62,6 @@ class SpaceBatchKind(RearrangeKind):
             shape, out = node.input(0).shape, node.output.shape
             return gathered_call(node, _spread_terms(shape, out, blocks), math.prod(shape[len(blocks.sizes) + 1 :]))
         return _to_batch_call(node, blocks)
-
-    def sample(self, name: str, draw: Draw) -> Node:
-        """Blocks along one or two axes, padded or cropped, with and without channels."""
-        dtype, block = draw.dtype(), draw.many(1, 3, draw.small)
-        batch, depth = draw.small(), draw.many(0, 2, draw.small)
-        spread = [draw.small() * b for b in block]
-        margins = [_drawn_margins(size, draw) for size in spread]
-        if name == "SPACE_TO_BATCH_ND":
-            inner = [size - sum(m) for size, m in zip(spread, margins, strict=True)]
-            shape = (batch, *inner, *depth)
-        else:
-            shape = (batch * math.prod(block), *(s // b for s, b in zip(spread, block, strict=True)), *depth)
-        return node_of(self, name, None, [activation(shape, dtype), ints(block), ints(margins)], (dtype,))
-
-
-def _drawn_margins(size: int, draw: Draw) -> list[int]:
-    """(before, after) that leave at least one of `size`."""
-    before = draw.integer(0, min(3, size))
-    return [before, draw.integer(0, min(3, size - before))]
 
 
 def blocks_of(inputs: Inputs) -> Blocks:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from diagmem.model.errors import ModelError
-from diagmem.model.graph import Nhwc, Node, Shape, row_major_strides
+from diagmem.model.graph import Nhwc, Node, row_major_strides
 from diagmem.ops.kind import Inputs, Shapes, axis_of, input_at, known_ints, unless_computed
 from diagmem.ops.loops.chunks import Chunks, StridedKind, Walk
 from diagmem.ops.options import Table
 from diagmem.ops.orders import Order
-from diagmem.ops.sampling import Draw, activation, ints, node_of
 from diagmem.ops.signature import Signature
 
 
@@ -28,14 +27,6 @@ class TransposeKind(StridedKind):
     def walk(self, node: Node) -> Walk:
         strides = row_major_strides(node.input(0).shape)
         return Walk(node.output.shape, tuple(strides[a] for a in _permutation(node.inputs)))
-
-    def sample(self, name: str, draw: Draw) -> Node:
-        """Any permutation of up to six axes; sometimes it is not known."""
-        shape, dtype = draw.shape(), draw.dtype()
-        permutation = draw.permutation(range(len(shape)))
-        out = tuple(shape[a] for a in permutation)
-        second = draw.known(permutation) if shape else ints(permutation)
-        return node_of(self, name, None, [activation(shape, dtype), second], (dtype,), (out,))
 
 
 def _permutation(inputs: Inputs) -> tuple[int, ...]:
@@ -58,13 +49,6 @@ class ReverseKind(StridedKind):
         strides = row_major_strides(shape)
         offset = sum((shape[axis] - 1) * strides[axis] for axis in turned)
         return Walk(shape, tuple(-s if axis in turned else s for axis, s in enumerate(strides)), offset)
-
-    def sample(self, name: str, draw: Draw) -> Node:
-        """Axes that lie side by side, as runtimes take them; sometimes they are not known."""
-        shape, dtype = draw.shape(least_axes=1), draw.dtype()
-        first = draw.integer(0, len(shape))
-        axes = range(first, draw.integer(first + 1, len(shape) + 1))
-        return node_of(self, name, None, [activation(shape, dtype), draw.known(axes)], (dtype,))
 
 
 class BroadcastToKind(StridedKind):
@@ -94,18 +78,6 @@ class BroadcastToKind(StridedKind):
             return Walk(given, (0,) * missing + tuple(steps))
         sizes = tuple(n for pair in zip(given, shape, strict=True) for n in pair)
         return Walk(sizes, tuple(n for stride in strides for n in (0, stride)))
-
-    def sample(self, name: str, draw: Draw) -> Node:
-        """Any axes are repeated; sometimes it is not known how often."""
-        dtype = draw.dtype()
-        if name == "TILE":
-            shape: Shape = tuple(draw.many(1, 5, draw.small))
-            second = [draw.small() for _ in shape]
-            out: Shape = tuple(size * count for size, count in zip(shape, second, strict=True))
-        else:
-            out = draw.shape(least_axes=1)
-            shape, second = draw.shrunk(out), list(out)
-        return node_of(self, name, None, [activation(shape, dtype), draw.known(second)], (dtype,), (out,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,16 +117,6 @@ class SpaceDepthKind(StridedKind):
     def moves(self, node: Node, order: Order) -> Chunks:
         chunks = self.walk(node).chunks()
         return chunks if order is Order.REFERENCE else chunks.sorted_by(chunks.source)
-
-    def sample(self, name: str, draw: Draw) -> Node:
-        """Blocks of one to three pixels a side, either way."""
-        dtype, block = draw.dtype(), draw.small()
-        batch, height, width, depth = (draw.small() for _ in range(4))
-        if name == "SPACE_TO_DEPTH":
-            shape = (batch, height * block, width * block, depth)
-        else:
-            shape = (batch, height, width, depth * block**2)
-        return node_of(self, name, SpaceDepth(block), [activation(shape, dtype)], (dtype,))
 
 
 KINDS = (TransposeKind(), ReverseKind(), BroadcastToKind(), SpaceDepthKind())

@@ -16,7 +16,6 @@ from diagmem.model.graph import DType, Node
 from diagmem.model.schedule import Along, Cut
 from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.c_call import (
-    QUANTISED_OR_FLOAT,
     SUFFIXES,
     CCall,
     CTable,
@@ -33,7 +32,6 @@ from diagmem.ops.numerics.fixed_point import Ints, Multiplier, rescale, rounding
 from diagmem.ops.numerics.quantised import quantisation_of, rounds_to_even, scale_of, stored_zero, zero_point_of
 from diagmem.ops.options import Activation, Table
 from diagmem.ops.orders import Order, Variant
-from diagmem.ops.sampling import Draw, Fitting, activation, node_of
 from diagmem.ops.signature import Signature
 
 
@@ -108,20 +106,6 @@ class SoftmaxKind(RowwiseKind):
             return super().c_call(node)
         fields = {"table": CTable("exponentials", _table_to_even(node)), "steps": _steps(node)}
         return _call(node, "softmax_to_even_s8", {**fields, "zero_point": zero_point_of(node.output)})
-
-    def sample(self, name: str, draw: Draw) -> Node:
-        """Rows of any rank; the output's elements may be wider or narrower than the input's."""
-        data = activation(draw.many(1, 5, draw.size), draw.dtype())
-        attributes = Softmax(draw.choice((1.0, 0.5)) if name == "SOFTMAX" else 1.0)
-        return node_of(self, name, attributes, [data], (draw.dtype(),))
-
-    def fitting(self, node: Node) -> Fitting:
-        if node.op.kind == "LOG_SOFTMAX":
-            return Fitting((DType.INT8, DType.FLOAT32), fixed={DType.INT8: (1 / 16, 127)})
-        if _is_widening(node):
-            return Fitting((DType.INT8,), fixed={DType.INT8: (1 / 65536, -(2**15))}, draws_output_types=True)
-        fixed = {DType.INT8: (1 / 256, -128), DType.UINT8: (1 / 256, 0), DType.INT16: (1 / 32768, 0)}
-        return Fitting(QUANTISED_OR_FLOAT, fixed=fixed)
 
 
 def _is_to_even(node: Node) -> bool:
@@ -401,15 +385,6 @@ class L2NormalizationKind(RowwiseKind):
         if node.attributes.activation is not Activation.NONE:
             raise Unsupported(f"a fused {node.attributes.activation.name}; TensorFlow Lite refuses it too")
         return super().c_call(node)
-
-    def sample(self, name: str, draw: Draw) -> Node:
-        """Rows of any rank."""
-        data = activation(draw.many(1, 5, draw.size), draw.dtype())
-        return node_of(self, name, L2Normalization(), [data], (draw.dtype(),))
-
-    def fitting(self, node: Node) -> Fitting:
-        fixed = {dtype: (1 / 2**_OUTPUT_BITS, zero_point) for dtype, zero_point in _MIDDLE.items()}
-        return Fitting((*_MIDDLE, DType.FLOAT32), fixed=fixed)
 
 
 def _normalised_int(node: Node, data: Array) -> Array:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +9,6 @@ import numpy as np
 
 from diagmem.model.graph import DType, Node, Tensor
 from diagmem.ops.c_call import (
-    QUANTISED_OR_FLOAT,
     SUFFIXES,
     CCall,
     CStruct,
@@ -21,7 +19,7 @@ from diagmem.ops.c_call import (
     require_types,
     values_of,
 )
-from diagmem.ops.kind import Array, OpKind
+from diagmem.ops.kind import Array
 from diagmem.ops.loops.windowed import WindowedLoop, c_window, tap_counts, window_limits
 from diagmem.ops.numerics.fixed_point import Ints, wrapped
 from diagmem.ops.numerics.quantised import (
@@ -38,7 +36,6 @@ from diagmem.ops.numerics.quantised import (
 )
 from diagmem.ops.numerics.single_precision import clamped
 from diagmem.ops.options import TYPE_CODES
-from diagmem.ops.sampling import WEIGHT_SIZE, Fitting
 
 _LARGEST_WIDE_SHIFT = 14
 LARGEST_WIDE_BIAS = 2.0**46
@@ -146,18 +143,6 @@ CHANNELS_OF_A_BLOCK = 8
 
 BY_CHANNEL = frozenset(("filter", "bias", "mantissa", "shift", "scales"))
 """The tables of which each output channel has a part."""
-
-
-def weighted_fitting(kind: OpKind, node: Node, axis: int) -> Fitting:
-    """What kernels need whose weights have their output channels along `axis`."""
-    terms = kind.macs(node) / max(1, node.output.elems)
-    has_narrow = node.op.kind != "TRANSPOSE_CONV"
-    return Fitting(
-        QUANTISED_OR_FLOAT,
-        weights_axis=axis,
-        has_narrow_weights=has_narrow,
-        gain=WEIGHT_SIZE * math.sqrt(max(1, terms)),
-    )
 
 
 def bias_of(node: Node) -> Tensor | None:

@@ -30,7 +30,6 @@ from diagmem.ops.numerics.quantised import integer_range, real_range, rounds_to_
 from diagmem.ops.numerics.single_precision import clamped, larger
 from diagmem.ops.options import Activation, Table
 from diagmem.ops.orders import InstructionSet, Order, Variant
-from diagmem.ops.sampling import Draw, Fitting, activation, node_of
 from diagmem.ops.signature import Signature
 
 MOST_SUMMED = 255
@@ -137,16 +136,6 @@ class Pool2DKind(WindowedKind):
         if node.op.kind == "L2_POOL_2D":
             return by_type(node, {DType.FLOAT32: _call_f32})
         return by_type(node, {**dict.fromkeys(QUANTISED_OR_FLOAT, _call_int), DType.FLOAT32: _call_f32})
-
-    def sample(self, name: str, draw: Draw) -> Node:
-        """Any padding, stride and window."""
-        window = draw.window(dilated=False)
-        image = activation((draw.small(), *window.image, draw.small()), draw.dtype())
-        attributes = Pool2D(window.padding, *window.stride, *window.kernel, draw.fused())
-        return node_of(self, name, attributes, [image], (draw.dtype(),))
-
-    def fitting(self, node: Node) -> Fitting:
-        return Fitting((DType.FLOAT32,)) if node.op.kind == "L2_POOL_2D" else Fitting(QUANTISED_OR_FLOAT)
 
 
 def _variant_call(node: Node, name: str) -> CCall:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from diagmem.model.errors import ModelError
-from diagmem.model.graph import DType, Node, Quantisation, Shape, Tensor
+from diagmem.model.graph import DType, Node, Tensor
 from diagmem.ops.accesses import Accesses, Runs, node_reads
 from diagmem.ops.c_call import CCall, CStruct, CTable, Unsupported, by_type, kernel_call, require_types, values_of
 from diagmem.ops.kind import Array, Inputs, OpKind, Shapes, Values, input_at
@@ -21,7 +21,6 @@ from diagmem.ops.numerics.quantised import require_same_quantisation, scale_of, 
 from diagmem.ops.numerics.weighted_sums import LARGEST_WIDE_BIAS
 from diagmem.ops.options import Activation, Table
 from diagmem.ops.orders import Order
-from diagmem.ops.sampling import Draw, Fitting, activation, node_of
 from diagmem.ops.signature import Signature, require_elems
 
 _INPUTS = 24
@@ -54,7 +53,6 @@ class LstmKind(OpKind):
     names = ("UNIDIRECTIONAL_SEQUENCE_LSTM",)
     tflm_agrees = True
     takes = Signature((9, _INPUTS))
-    needs = Fitting(is_drawn_whole=True)
     table = Table(Lstm, ("FusedActivationFunction", "CellClip", "TimeMajor"), "UnidirectionalSequenceLSTMOptions")
 
     def states(self, node: Node) -> tuple[int, ...]:
@@ -96,29 +94,6 @@ class LstmKind(OpKind):
         require_types(node.input(0).dtype, (node.input(HIDDEN), node.output))
         require_same_quantisation((node.input(HIDDEN), node.output))
         return by_type(node, {DType.INT8: _call_int, DType.INT16: _call_int, DType.FLOAT32: _call_f32})
-
-    def sample(self, name: str, draw: Draw) -> Node:
-        """Both layouts, with and without clipping; on 8 and 16 bits, and in float32."""
-        sizes = _Sizes(draw.small(), draw.small(), draw.size(), draw.size(), draw.integer(0, 2))
-        dtype = draw.choice((DType.INT8, DType.INT16, DType.FLOAT32))
-        rng = np.random.default_rng(draw.integer(0, 1 << 16))
-        inputs: list[Tensor | None] = [None] * _INPUTS
-        rows = (sizes.times, sizes.batches) if sizes.time_major else (sizes.batches, sizes.times)
-        inputs[0] = _scaled(activation((*rows, sizes.features), dtype), 0.02, int(rng.integers(-20, 20)))
-        for position in GATES.values():
-            inputs[position] = _weights((sizes.units, sizes.features), dtype, rng)
-            inputs[position + 4] = _weights((sizes.units, sizes.units), dtype, rng)
-            inputs[position + 11] = _bias((sizes.units,), dtype, rng)
-        shape, zero_point = (sizes.batches, sizes.units), int(rng.integers(-20, 20))
-        hidden = Tensor(0, "hidden", shape, dtype, is_variable=True)
-        inputs[HIDDEN] = _scaled(hidden, 1 / 100, zero_point)
-        cell = Tensor(0, "cell", shape, DType.FLOAT32 if dtype is DType.FLOAT32 else DType.INT16, is_variable=True)
-        scale = 2.0 ** -draw.integer(11, 14)
-        is_real = dtype is DType.FLOAT32
-        inputs[CELL] = cell if is_real else replace(cell, quantisation=Quantisation((scale,), (0,)))
-        attributes = Lstm(Activation.TANH, draw.choice((0.0, 0.5, 10.0)), bool(sizes.time_major))
-        node = node_of(self, name, attributes, inputs, (dtype,))
-        return replace(node, outputs=(replace(node.output, quantisation=node.input(HIDDEN).quantisation),))
 
 
 def _sizes(attributes: Lstm, inputs: Inputs) -> _Sizes:
@@ -170,30 +145,6 @@ def _call(node: Node, suffix: str, fields: dict[str, Any]) -> CCall:
     arguments = node.input(0), node.input(HIDDEN), node.input(CELL), node.output
     name, passes = f"lstm_{suffix}", sizes["batches"] * sizes["times"]
     return kernel_call("lstm", {**sizes, **fields}, arguments, passes=passes, function=name, struct=name)
-
-
-def _scaled(tensor: Tensor, scale: float, zero_point: int) -> Tensor:
-    """With about this scale for 8-bit numbers; 16-bit ones have finer steps, and no zero point."""
-    if tensor.dtype is DType.FLOAT32:
-        return tensor
-    fine, zero_point = (scale / 256, 0) if tensor.dtype is DType.INT16 else (scale, zero_point)
-    return replace(tensor, quantisation=Quantisation((float(np.float32(fine)),), (zero_point,)))
-
-
-def _weights(shape: Shape, data: DType, rng: np.random.Generator) -> Tensor:
-    if data is DType.FLOAT32:
-        real = rng.normal(0, 0.7, shape).astype(np.float32)
-        return Tensor(0, "weights", shape, data, is_constant=True, data=real)
-    values = rng.integers(-127, 127, shape, endpoint=True).astype(np.int8)
-    scale = float(np.float32(0.01 * 2 ** rng.uniform(-1, 1)))
-    tensor = Tensor(0, "weights", shape, DType.INT8, is_constant=True, data=values)
-    return replace(tensor, quantisation=Quantisation((scale,), (0,)))
-
-
-def _bias(shape: Shape, data: DType, rng: np.random.Generator) -> Tensor:
-    dtype = {DType.INT8: DType.INT32, DType.INT16: DType.INT64}.get(data, data)
-    values = (rng.normal(0, 1, shape) * (1 if dtype is DType.FLOAT32 else 2000)).astype(dtype.numpy)
-    return Tensor(0, "bias", shape, dtype, is_constant=True, data=values)
 
 
 GATES = {"forget": 2, "input": 1, "cell": 3, "output": 4}

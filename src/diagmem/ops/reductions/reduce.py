@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from diagmem.model.graph import DType, IntArray, Node, Shape, Strides, Tensor, row_major_strides
+from diagmem.model.graph import DType, IntArray, Node, Shape, Strides, row_major_strides
 from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.c_call import (
     SUFFIXES,
@@ -55,7 +55,6 @@ from diagmem.ops.numerics.quantised import (
 from diagmem.ops.numerics.single_precision import larger, smaller, sum_in_order
 from diagmem.ops.options import Table
 from diagmem.ops.orders import Order
-from diagmem.ops.sampling import Draw, Fitting, activation, ints, node_of
 from diagmem.ops.signature import Signature
 
 
@@ -144,13 +143,6 @@ class ReducingKind(OpKind):
     def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
         return fibre_separation(node, reduced_axes(node.inputs)) if position == 0 else held_separation(node)
 
-    def sample(self, name: str, draw: Draw) -> Node:
-        """Any axes, none, all, named twice or from the end."""
-        dtype = DType.BOOL if name in _FUNCTIONS else draw.dtype()
-        shape = draw.choice((draw.image(), tuple(draw.many(1, 5, draw.size))))
-        axes = draw.many(0, 5, lambda: draw.axis(len(shape)))
-        return node_of(self, name, Reduce(draw.boolean()), [activation(shape, dtype), ints(axes)], (dtype,))
-
 
 class ReduceKind(ReducingKind):
     names = ("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_PROD")
@@ -210,9 +202,6 @@ class ReduceKind(ReducingKind):
         require_types(node.output.dtype, (node.input(0),))
         values_of(node.input(1))
         return super().c_call(node)
-
-    def fitting(self, node: Node) -> Fitting:
-        return Fitting(tuple(_WAYS[node.op.kind]), gain={"MEAN": 1.0, "SUM": math.sqrt(_count(node))}.get(node.op.kind))
 
 
 def _fibres(data: Array, axes: frozenset[int]) -> Array:
@@ -339,7 +328,6 @@ _FUNCTIONS = {"REDUCE_ALL": np.all, "REDUCE_ANY": np.any}
 class ReduceAllKind(ReducingKind):
     names = tuple(_FUNCTIONS)
     takes = Signature((2, 2), numbers=(1,), made=dict.fromkeys(DType, (DType.BOOL,)))
-    needs = Fitting((DType.BOOL,), scaled=())
 
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
         found = _FUNCTIONS[node.op.kind](inputs[0], axis=tuple(sorted(reduced_axes(node.inputs))))
@@ -351,14 +339,6 @@ class ReduceAllKind(ReducingKind):
         values_of(node.input(1))
         fibres = c_fibres(data.shape, data.strides, reduced_axes(node.inputs))
         return kernel_call("reduce_all", {"fibres": fibres}, (data, node.output), function=node.op.kind.lower())
-
-    def sample_values(self, node: Node, position: int, tensor: Tensor, rng: np.random.Generator) -> Array | None:
-        """Mostly what does not decide the answer."""
-        if position != 0:
-            return None
-        count = tensor.elems // max(1, node.output.elems)
-        found: Array = rng.random(tensor.shape) < 1 / max(2, count)
-        return found if node.op.kind == "REDUCE_ANY" else ~found
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,7 +352,6 @@ class ArgMaxKind(ReducingKind):
     names = ("ARG_MAX", "ARG_MIN")
     table = Table(ArgMax, ("OutputType",))
     takes = Signature((2, 2), numbers=(1,), single=(1,), made=dict.fromkeys(DType, (DType.INT32, DType.INT64)))
-    needs = Fitting(draws_output_types=True)
 
     def output_shapes(self, name: str, attributes: ArgMax, inputs: Inputs) -> Shapes:
         only_axis(input_at(inputs, 1).ints, len(input_at(inputs, 0).shape))
@@ -395,13 +374,6 @@ class ArgMaxKind(ReducingKind):
             "index_type": element_code(node.output.dtype),
         }
         return kernel_call("arg_max", fields, (node.input(0), node.output))
-
-    def sample(self, name: str, draw: Draw) -> Node:
-        """Any axis; the indices that come out are wider than what went in."""
-        shape = draw.many(1, 5, draw.size)
-        out_dtype = draw.choice((DType.INT32, DType.INT64))
-        inputs = [activation(shape, draw.dtype()), ints(draw.axis(len(shape)))]
-        return node_of(self, name, ArgMax(out_dtype), inputs, (out_dtype,))
 
 
 _FRACTION_BITS = 19
@@ -454,15 +426,6 @@ class CumsumKind(OpKind):
         require_types(node.input(0).dtype, (node.output,))
         values_of(node.input(1))
         return by_type(node, dict.fromkeys(_CUMSUM_TYPES, _cumsum_call))
-
-    def sample(self, name: str, draw: Draw) -> Node:
-        """Any axis, either way round, with or without the element itself."""
-        shape = draw.many(1, 5, draw.size)
-        inputs = [activation(shape, draw.dtype()), ints(draw.axis(len(shape)))]
-        return node_of(self, name, CumSum(draw.boolean(), draw.boolean()), inputs, (draw.dtype(),))
-
-    def fitting(self, node: Node) -> Fitting:
-        return Fitting(_CUMSUM_TYPES, gain=math.sqrt(walk_of(node)[1]), scaled=(DType.INT8,))
 
 
 def _cumsum_axis(inputs: Inputs) -> int:

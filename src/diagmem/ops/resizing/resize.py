@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from diagmem.model.errors import ModelError
-from diagmem.model.graph import DType, IntArray, Nhwc, Node, Tensor
+from diagmem.model.graph import DType, IntArray, Nhwc, Node
 from diagmem.ops.c_call import (
     QUANTISED_OR_FLOAT,
     SUFFIXES,
@@ -31,7 +31,6 @@ from diagmem.ops.loops.windowed import OrderedLoop, PixelKind, c_image
 from diagmem.ops.numerics.quantised import require_same_quantisation
 from diagmem.ops.options import Table
 from diagmem.ops.orders import Order
-from diagmem.ops.sampling import Draw, Fitting, activation, ints, node_of
 from diagmem.ops.signature import Signature
 
 
@@ -67,7 +66,6 @@ class ResizeKind(PixelKind):
     table = Table(Resize, ("AlignCorners", "HalfPixelCenters"))
     tflm_agrees = True
     takes = Signature((2, 2), numbers=(1,))
-    needs = Fitting(QUANTISED_OR_FLOAT)
 
     def decode(self, name: str, options: Any) -> Resize:
         attributes: Resize = super().decode(name, options)
@@ -138,18 +136,6 @@ class ResizeKind(PixelKind):
             _nearest(node.attributes, image.width, out.width) * pixel_in,
         ]
         return gathered_call(node, places, image.depth, Pitches.of(node.output))
-
-    def sample(self, name: str, draw: Draw) -> Node:
-        """Larger and smaller, by every rule; integers and floats round differently. The size may come at run time."""
-        rule = draw.choice((Resize(), Resize(align_corners=True), Resize(half_pixel_centers=True)))
-        image = activation((draw.small(), draw.size(), draw.size(), draw.small()), draw.dtype())
-        height, width = draw.integer(1, 10), draw.integer(1, 10)
-        size = draw.choice((ints([height, width]), activation((2,), DType.INT32)))
-        out_shape = (image.shape[0], height, width, image.shape[3])
-        return node_of(self, name, rule, [image, size], (draw.dtype(),), (out_shape,))
-
-    def sample_values(self, node: Node, position: int, tensor: Tensor, rng: np.random.Generator) -> Array | None:
-        return np.array(node.output.shape[1:3]) if position == 1 else None
 
 
 def sampled_axis(name: str, attributes: Resize, dtype: DType, size_in: int, size_out: int) -> SampledAxis:

@@ -18,7 +18,6 @@ from diagmem.ops.kind import Array, Inputs, OpKind, Shapes, Values, input_at, sw
 from diagmem.ops.numerics.fixed_point import Ints, bit_lengths
 from diagmem.ops.options import CustomTable
 from diagmem.ops.orders import Order
-from diagmem.ops.sampling import Draw, Fitting, activation, constant_of, node_of, remembering
 from diagmem.ops.signature import Signature
 
 _TABLES = ("weights", "unweights", "frequency_starts", "weight_starts", "widths")
@@ -37,7 +36,6 @@ class FilterBankKind(OpKind):
     names = ("CUSTOM:SignalFilterBank",)
     orders = (Order.REFERENCE, Order.BUFFERED)
     takes = Signature((6, 6), numbers=(1, 2, 3, 4, 5), made=None)
-    needs = Fitting(is_drawn_whole=True)
     table = CustomTable(FilterBank, ("num_channels",))
 
     def output_shapes(self, name: str, attributes: FilterBank, inputs: Inputs) -> Shapes:
@@ -78,24 +76,6 @@ class FilterBankKind(OpKind):
             "signal_filter_bank", {"channels": node.attributes.channels, **tables}, (node.input(0), node.output)
         )
 
-    def sample(self, name: str, draw: Draw) -> Node:
-        """Bands that follow each other, with gaps or without."""
-        channels = draw.integer(1, 8)
-        widths = [draw.integer(0, 6) for _ in range(channels + 1)]
-        gaps = [draw.integer(0, 3) for _ in range(channels + 1)]
-        weight_starts = np.concatenate([[0], np.cumsum(widths)[:-1]])
-        frequency_starts = weight_starts + np.cumsum(gaps)
-        used = max(1, int(sum(widths)))
-        tables = [draw.numbers(np.int16, (used,)) & 0xFFF for _ in range(2)]
-        tables += [np.asarray(values, np.int16) for values in (frequency_starts, weight_starts, widths)]
-        energies = activation((int(frequency_starts[-1]) + widths[-1] + draw.integer(1, 4),), DType.UINT32)
-        inputs = [energies, *(constant_of(table) for table in tables)]
-        return node_of(self, name, FilterBank(channels), inputs, (DType.UINT64,))
-
-    def sample_values(self, node: Node, position: int, tensor: Tensor, rng: np.random.Generator) -> Array | None:
-        found: Array = rng.integers(0, 2**32, tensor.shape)
-        return found
-
 
 class _Bands(NamedTuple):
     frequency: Array
@@ -130,7 +110,6 @@ class AutoScaleKind(OpKind):
     names = ("CUSTOM:SignalFftAutoScale",)
     tflm_agrees = True
     takes = Signature((1, 1), (2, 2), made=None)
-    needs = Fitting(is_drawn_whole=True)
     table = CustomTable()
 
     def output_shapes(self, name: str, attributes: None, inputs: Inputs) -> Shapes:
@@ -151,17 +130,6 @@ class AutoScaleKind(OpKind):
         require_operands(node, DType.INT16, DType.INT16, DType.INT32)
         return kernel_call("signal_auto_scale", {"elems": node.input(0).elems}, (node.input(0), *node.outputs))
 
-    def sample(self, name: str, draw: Draw) -> Node:
-        """Samples of any size."""
-        samples = activation((draw.integer(1, 60),), DType.INT16)
-        return node_of(self, name, None, [samples], (DType.INT16, DType.INT32))
-
-    def sample_values(self, node: Node, position: int, tensor: Tensor, rng: np.random.Generator) -> Array | None:
-        """Loud ones and soft ones."""
-        largest = 1 << int(rng.integers(1, 16))
-        found: Array = rng.integers(-largest, largest, tensor.shape)
-        return found
-
 
 @dataclass(frozen=True, slots=True)
 class Energy:
@@ -175,7 +143,6 @@ class Energy:
 class EnergyKind(OpKind):
     names = ("CUSTOM:SignalEnergy",)
     takes = Signature(made=None)
-    needs = Fitting(is_drawn_whole=True)
     table = CustomTable(Energy, ("start_index", "end_index"))
 
     def output_shapes(self, name: str, attributes: Energy, inputs: Inputs) -> Shapes:
@@ -203,25 +170,12 @@ class EnergyKind(OpKind):
         fields = {"elems": node.output.elems, "start": node.attributes.start, "end": node.attributes.end}
         return kernel_call("signal_energy", fields, (node.input(0), node.output))
 
-    def sample(self, name: str, draw: Draw) -> Node:
-        """All frequencies, or some of them."""
-        size = draw.integer(1, 40)
-        start = draw.choice((0, draw.integer(0, size)))
-        end = size if start == 0 else draw.integer(start, size + 1)
-        return node_of(self, name, Energy(start, end), [activation((2 * size,), DType.INT16)], (DType.UINT32,))
-
 
 class _ChannelsKind(OpKind):
     """Each channel of the output is made of that of the first input. Values have any number of bits."""
 
-    needs = Fitting(is_drawn_whole=True)
-
     def accesses(self, node: Node, order: Order) -> Accesses:
         return swept(node, {0: Runs.sweep(node.output.elems)})
-
-    def sample_values(self, node: Node, position: int, tensor: Tensor, rng: np.random.Generator) -> Array | None:
-        found: Array = rng.integers(0, 2**32, tensor.shape) >> rng.integers(0, 33, tensor.shape)
-        return found
 
 
 class SquareRootKind(_ChannelsKind):
@@ -244,19 +198,6 @@ class SquareRootKind(_ChannelsKind):
         require_operands(node, DType.UINT64, DType.INT32, DType.UINT32)
         tensors = node.input(0), node.input(1), node.output
         return kernel_call("signal_square_root", {"elems": node.output.elems}, tensors)
-
-    def sample(self, name: str, draw: Draw) -> Node:
-        """Energies of any size."""
-        inputs = [activation((draw.integer(1, 40),), DType.UINT64), activation((), DType.INT32)]
-        return node_of(self, name, None, inputs, (DType.UINT32,))
-
-    def sample_values(self, node: Node, position: int, tensor: Tensor, rng: np.random.Generator) -> Array | None:
-        """Small numbers and large ones, also those around which a root changes its width."""
-        if position == 1:
-            return np.array(rng.integers(0, 16))
-        sizes = rng.integers(0, 64, tensor.shape).astype(np.uint64)
-        found: Array = rng.integers(0, 2**64, tensor.shape, dtype=np.uint64) >> sizes
-        return np.where(rng.integers(0, 8, tensor.shape) == 0, np.uint64(2**32 - 1), found)
 
 
 def _root(x: int) -> int:
@@ -336,16 +277,6 @@ class SpectralSubtractionKind(_ChannelsKind):
                 raise Unsupported(f"the option {name} is {value}; supported: 0 to {most}")
         return kernel_call("signal_spectral_subtraction", values, (node.input(0), node.input(1), *node.outputs))
 
-    def sample(self, name: str, draw: Draw) -> Node:
-        """Weights that add up to 1, as a rule."""
-        channels, bits = draw.integer(1, 40), draw.integer(8, 16)
-        own, other = (draw.integer(0, (1 << bits) + 1) for _ in range(2))
-        kept = int(draw.boolean()), draw.integer(0, 1 << bits), channels
-        weights = (1 << bits) - own, own
-        attributes = SpectralSubtraction((1 << bits) - other, other, *kept, *weights, draw.integer(0, 12), bits)
-        data = activation((channels,), DType.UINT32)
-        return remembering(self, node_of(self, name, attributes, [data], (DType.UINT32,)))
-
 
 GAINS = 125
 """A number for each of 0, 1, 2, and from there on three for each bit of a noise of 32 bits, and one between."""
@@ -393,13 +324,6 @@ class PcanKind(_ChannelsKind):
             )
         fields = {"elems": node.output.elems, "shift": node.attributes.shift, "gains": CTable("gains", gains)}
         return kernel_call("signal_pcan", fields, (node.input(0), node.input(1), node.output))
-
-    def sample(self, name: str, draw: Draw) -> Node:
-        """Any gains."""
-        shape = (draw.integer(1, 40),)
-        gains = constant_of(draw.numbers(np.int16, (GAINS,)))
-        inputs = [activation(shape, DType.UINT32), activation(shape, DType.UINT32), gains]
-        return node_of(self, name, Pcan(draw.integer(0, 12)), inputs, (DType.UINT32,))
 
 
 def _gain(noise: Ints, gains: Ints) -> Ints:
@@ -449,12 +373,6 @@ class LogarithmKind(_ChannelsKind):
             "table": CTable("logarithms", _logarithm_table().astype(np.uint16)),
         }
         return kernel_call("signal_log", fields, (node.input(0), node.output))
-
-    def sample(self, name: str, draw: Draw) -> Node:
-        """Numbers of any size."""
-        data = activation((draw.integer(1, 40),), DType.UINT32)
-        attributes = Logarithm(draw.integer(0, 5), draw.choice((1, 64, 1600)))
-        return node_of(self, name, attributes, [data], (DType.INT16,))
 
 
 def _logarithm_table() -> Ints:

@@ -24,7 +24,6 @@ from diagmem.ops.c_call import (
 from diagmem.ops.kind import Array, Inputs, OpKind, Shapes, Values, input_at, swept
 from diagmem.ops.options import CustomTable
 from diagmem.ops.orders import Order
-from diagmem.ops.sampling import Draw, Fitting, activation, constant_of, node_of, remembering
 from diagmem.ops.signature import Signature
 
 
@@ -32,20 +31,6 @@ class StreamKind(OpKind):
     """An op kind that keeps samples from run to run, and may count what has come in: that is the first of its state."""
 
     keeps_state = True
-    needs = Fitting(is_drawn_whole=True)
-
-    def most_counted(self, node: Node) -> int | None:
-        """None where the kind does not count."""
-        return None
-
-    def sample_values(self, node: Node, position: int, tensor: Tensor, rng: np.random.Generator) -> Array | None:
-        most = self.most_counted(node)
-        if most is None:
-            return None
-        found: Array = rng.integers(-(2**15), 2**15, tensor.shape)
-        if position:
-            found[0] = rng.integers(0, most + 1)
-        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +71,6 @@ class DelayKind(StreamKind):
         require_types(DType.INT16, (node.input(0), node.output))
         values = {"rows": _rows(node), "size": node.input(0).shape[-1], "length": node.attributes.length}
         return kernel_call("signal_delay", values, (node.input(0), node.input(1), node.output))
-
-    def sample(self, name: str, draw: Draw) -> Node:
-        """Shorter and longer than a row."""
-        shape = (*draw.many(0, 3, draw.small), draw.integer(1, 12))
-        delay = Delay(draw.integer(0, 20))
-        return remembering(self, node_of(self, name, delay, [activation(shape, DType.INT16)], (DType.INT16,)))
 
 
 def _rows(node: Node) -> int:
@@ -170,16 +149,6 @@ class FramerKind(StreamKind):
         values = {"rows": rows, "frames": node.input(0).elems // rows // a.step, **sizes}
         return kernel_call("signal_framer", values, (node.input(0), node.input(1), *node.outputs))
 
-    def sample(self, name: str, draw: Draw) -> Node:
-        """Steps of any part of a frame, or longer than one."""
-        step, prefill = draw.integer(1, 6), int(draw.boolean())
-        framer = Framer(draw.integer(step if prefill else 1, 14), step, prefill)
-        data = activation((*draw.many(0, 2, draw.small), step * draw.small()), DType.INT16)
-        return remembering(self, node_of(self, name, framer, [data], (DType.INT16, DType.BOOL)))
-
-    def most_counted(self, node: Node) -> int:
-        return int(node.attributes.missing)
-
 
 _TYPES = (DType.INT16, DType.FLOAT32)
 
@@ -238,13 +207,6 @@ class OverlapAddKind(StreamKind):
         values = {"rows": math.prod(outer), "frames": frames, "size": size, "step": node.attributes.step}
         tensors, function = (node.input(0), node.input(1), node.output), f"signal_overlap_add_{SUFFIXES[dtype]}"
         return kernel_call("signal_overlap_add", values, tensors, function=function)
-
-    def sample(self, name: str, draw: Draw) -> Node:
-        """Frames that overlap by less and by more than half, or not at all."""
-        size, dtype = draw.integer(1, 10), draw.choice(_TYPES)
-        shape = (*draw.many(0, 2, draw.small), draw.small(), size)
-        step = OverlapAdd(draw.integer(1, size + 1))
-        return remembering(self, node_of(self, name, step, [activation(shape, dtype)], (dtype,)))
 
 
 def _added(first: Array, second: Array) -> Array:
@@ -316,16 +278,6 @@ class StackerKind(StreamKind):
         values = {"channels": a.channels, "frames": a.frames, "first": a.left + 1, "step": a.step}
         return kernel_call("signal_stacker", values, (node.input(0), node.input(1), *node.outputs))
 
-    def sample(self, name: str, draw: Draw) -> Node:
-        """With and without frames before and after."""
-        channels, left, right = draw.integer(1, 8), draw.integer(0, 4), draw.integer(0, 3)
-        stacker = Stacker(channels, left, right, draw.integer(1, left + right + 2))
-        data = activation((channels,), DType.INT16)
-        return remembering(self, node_of(self, name, stacker, [data], (DType.INT16, DType.BOOL)))
-
-    def most_counted(self, node: Node) -> int:
-        return int(node.attributes.frames)
-
 
 @dataclass(frozen=True, slots=True)
 class Window:
@@ -338,7 +290,6 @@ class WindowKind(OpKind):
     names = ("CUSTOM:SignalWindow",)
     tflm_agrees = True
     takes = Signature((2, 2), alike=(1,))
-    needs = Fitting(is_drawn_whole=True)
     table = CustomTable(Window, ("shift",))
 
     def output_shapes(self, name: str, attributes: Window, inputs: Inputs) -> Shapes:
@@ -367,13 +318,6 @@ class WindowKind(OpKind):
             "weights": CTable("weights", weights),
         }
         return kernel_call("signal_window", fields, (node.input(0), node.output))
-
-    def sample(self, name: str, draw: Draw) -> Node:
-        """One frame or several, any weights."""
-        size = draw.integer(1, 40)
-        weights = constant_of(draw.numbers(np.int16, (size,)))
-        frames = activation((*draw.many(0, 2, draw.small), size), DType.INT16)
-        return node_of(self, name, Window(draw.integer(8, 17)), [frames, weights], (DType.INT16,))
 
 
 KINDS = (DelayKind(), FramerKind(), OverlapAddKind(), StackerKind(), WindowKind())

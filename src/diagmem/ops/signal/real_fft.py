@@ -10,13 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from diagmem.model.errors import ModelError
-from diagmem.model.graph import DType, IntArray, Node, Tensor
+from diagmem.model.graph import DType, IntArray, Node
 from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.c_call import SUFFIXES, CCall, CTable, Unsupported, kernel_call, require_types
 from diagmem.ops.kind import Array, Inputs, OpKind, Shapes, Values, input_at
 from diagmem.ops.options import CustomTable
 from diagmem.ops.orders import Order
-from diagmem.ops.sampling import Draw, Fitting, activation, node_of
 from diagmem.ops.signature import Signature
 
 FORWARD = "CUSTOM:SignalRfft"
@@ -35,7 +34,6 @@ class RealFftKind(OpKind):
     names = (FORWARD, "CUSTOM:SignalIrfft")
     orders = (Order.REFERENCE, Order.BUFFERED)
     takes = Signature()
-    needs = Fitting(is_drawn_whole=True)
     table = CustomTable(RealFft, ("fft_length",), has_type=True)
 
     def output_shapes(self, name: str, attributes: RealFft, inputs: Inputs) -> Shapes:
@@ -98,20 +96,6 @@ class RealFftKind(OpKind):
         }
         name, tensors = f"real_fft_{SUFFIXES[dtype]}", (node.input(0), node.output)
         return kernel_call("real_fft", fields, tensors, function=f"{'inverse_' * is_inverse}{name}", struct=name)
-
-    def sample(self, name: str, draw: Draw) -> Node:
-        """Powers of two; samples may be fewer."""
-        size, dtype = 4 << draw.integer(0, 5), draw.choice(_TYPES)
-        last = draw.choice((size, draw.integer(1, size + 1))) if name == FORWARD else size + 2
-        data = activation((*draw.many(0, 2, draw.small), last), dtype)
-        return node_of(self, name, RealFft(size), [data], (dtype,))
-
-    def sample_values(self, node: Node, position: int, tensor: Tensor, rng: np.random.Generator) -> Array | None:
-        if tensor.dtype is DType.FLOAT32:
-            return None
-        largest = 1 << (tensor.dtype.bits - 1)
-        found: Array = rng.integers(-largest, largest, tensor.shape)
-        return found
 
 
 def _rows(node: Node) -> int:

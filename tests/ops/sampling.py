@@ -1,25 +1,27 @@
-"""How a kind draws a case of itself: a small random node, for the tests that hold for every kind.
+"""How a case of a kind is drawn: a small random node, for the tests that hold for every kind.
 
-A kind asks a `Draw` for what it leaves open. Tensors are small, for a simulation walks through every byte of them.
+`samples/` says it for each kind, which asks a `Draw` for what it leaves open. Tensors are small, for a simulation walks
+through every byte of them.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from importlib import import_module
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from diagmem.model.graph import ABSENT, DType, Node, Op, Padding, Shape, Tensor
-from diagmem.ops.c_call import TYPES
+from diagmem.ops import OpKind, kinds
+from diagmem.ops.c_call import QUANTISED_OR_FLOAT, TYPES
+from diagmem.ops.kind import Array
 from diagmem.ops.options import Activation
-
-if TYPE_CHECKING:
-    from diagmem.ops.kind import OpKind
 
 T = TypeVar("T")
 
@@ -164,6 +166,57 @@ OPERAND_SIZE = 3.2
 
 WEIGHT_SIZE = 1.28
 """How large weights are, about."""
+
+
+class Samples:
+    """How nodes of a kind are drawn: what its subclass for the kind, or for a kind that this one is based on, says."""
+
+    needs: ClassVar[Fitting] = Fitting()
+    """What a drawn node needs so that a kernel can run it."""
+
+    _by_kind: ClassVar[dict[type, type[Samples]]] = {}
+
+    def __init__(self, kind: Any) -> None:
+        self.kind = kind
+
+    def __init_subclass__(cls, of: type) -> None:
+        Samples._by_kind[of] = cls
+
+    def sample(self, name: str, draw: Draw) -> Node:
+        """A small random node of that name, with all that the operation allows. The tests of all kinds draw from it."""
+        raise NotImplementedError
+
+    def fitting(self, node: Node) -> Fitting:
+        """What this drawn node needs, where nodes differ in it."""
+        return self.needs
+
+    def sample_values(self, node: Node, position: int, tensor: Tensor, rng: np.random.Generator) -> Array | None:
+        """Values for an input of a node that is to run; None where any will do."""
+        return None
+
+    @staticmethod
+    def of_kind(kind: OpKind) -> Samples:
+        import_module("tests.ops.samples")
+        known = next((base for base in type(kind).__mro__ if base in Samples._by_kind), None)
+        assert known is not None, f"nothing in tests/ops/samples/ says how to draw {type(kind).__name__}"
+        return Samples._by_kind[known](kind)
+
+
+def samples_of(kind: OpKind | str) -> Samples:
+    """How nodes of a kind are drawn; it may be given by one of its names."""
+    return Samples.of_kind(kinds()[kind] if isinstance(kind, str) else kind)
+
+
+def weighted_fitting(kind: OpKind, node: Node, axis: int) -> Fitting:
+    """What kernels need whose weights have their output channels along `axis`."""
+    terms = kind.macs(node) / max(1, node.output.elems)
+    has_narrow = node.op.kind != "TRANSPOSE_CONV"
+    return Fitting(
+        QUANTISED_OR_FLOAT,
+        weights_axis=axis,
+        has_narrow_weights=has_narrow,
+        gain=WEIGHT_SIZE * math.sqrt(max(1, terms)),
+    )
 
 
 def activation(shape: Sequence[int], dtype: DType = DType.INT8) -> Tensor:
