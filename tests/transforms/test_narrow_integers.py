@@ -117,6 +117,16 @@ def test_both_operands_count(kind: str, most: int) -> None:
         assert (wide_tensors(narrowed(graph)) == 0) == fits
 
 
+@pytest.mark.parametrize(("kind", "dtype"), [("RANK", REAL), ("RANK", WIDE), ("SHAPE", REAL), ("SHAPE", WIDE)])
+def test_sizes_are_no_values(kind: str, dtype: DType) -> None:
+    """They have nothing to do with what the tensor holds, of whatever type it is."""
+    net = Numbers()
+    inside = net.cast(net.clamped(net.input(*SHAPE, dtype=NARROW), 0, 1), dtype)
+    sizes = net.apply(kind, inside, dtype=WIDE)
+    graph = net.graph(net.cast(net.by("ADD", sizes, 2**31 - 3), NARROW))
+    assert wide_tensors(narrowed(graph)) == wide_tensors(graph)
+
+
 PAIRS = ("ADD", "SUB", "MUL", "DIV", "MAXIMUM", "MINIMUM", "FLOOR_DIV", "FLOOR_MOD")
 
 

@@ -286,7 +286,7 @@ def _seen_lines(found: CVerdict) -> Iterator[str]:
     """What another runtime has seen, and what nobody has."""
     opinion, count = found.opinion, count_text(found.opinion.ops, "op")
     name = NAMES.get(opinion.oracle, opinion.oracle)
-    if opinion.seen or not opinion.unseen:
+    if opinion.seen:
         which = f"{opinion.seen} of {count}" if opinion.unseen else f"all {count}" if opinion.ops > 1 else count
         same = f"agree within {found.within:g} of the largest with" if found.within else "equal"
         yield f"outputs of {which} {same} those of {name}{', but as follows' if found.deviations else ''}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import chain, product
 
 import numpy as np
 
@@ -201,6 +201,9 @@ _ENDS: Mapping[str, Callable[..., float]] = {
 }
 """Kinds whose results lie between those at the ends of their inputs' ranges, and how to compute these."""
 
+SIZES = ("SHAPE", "RANK")
+"""They tell of a tensor, not of what it holds."""
+
 MOST_EXACT, MOST_TERMS = 2.0**53, 10_000
 """Integers below that are exact in float64; sums of so many terms are off by less than a thousandth of the largest."""
 
@@ -292,11 +295,12 @@ def _range(node: Node, given: Sequence[Range]) -> Range:
         low = 0 if name == "ABS" else -high
     elif name == "CAST":
         low, high = min(low, 0), max(high, 0)
-    elif isinstance(kind, RearrangeKind | SelectKind) and not isinstance(kind, UnaryKind):
+    elif isinstance(kind, RearrangeKind | SelectKind) and not isinstance(kind, UnaryKind) and name not in SIZES:
         # Padding, and places that are not there, are 0.
         tensors = filter(None, node.inputs)
         alike = [found for t, found in zip(tensors, given, strict=True) if t.dtype is node.output.dtype]
-        low, high = min(0, *(a[0] for a in alike)), max(0, *(a[1] for a in alike))
+        ends = list(chain((0.0,), *alike)) if alike else [*ANY]
+        low, high = min(ends), max(ends)
     elif kind is not None and kind.takes.weights is not None and kind.takes.data == 0:
         low, high = _weighted(node, kind.takes.weights.axis, given)
     else:

@@ -19,6 +19,7 @@ from diagmem.backends.c.kernels import sources, with_attribute
 from diagmem.backends.c.literals import number
 from diagmem.backends.c.program import Program
 from diagmem.frontends.zoo.networks import Builder
+from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Graph, Quantisation
 from diagmem.verification.tools import STANDARD, WARNINGS
 from tests.backends.c.models import COMPILERS, compiler, program, tiny, with_weights, write
@@ -49,6 +50,12 @@ int main(void) {
     return tiny_arena(memory + 1, least - 1) == arena && tiny_arena(memory + 1, least - 2) == NULL ? 0 : 4;
 }
 """
+
+
+def test_a_model_without_outputs_is_refused() -> None:
+    """ISO C knows no arrays of no elements, and nobody would see what it computes."""
+    with pytest.raises(ModelError, match="the model has no outputs"):
+        program(replace(tiny(), outputs=()))
 
 
 @pytest.mark.parametrize("align", [1, 4, 8, 16, 64])

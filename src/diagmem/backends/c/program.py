@@ -91,6 +91,8 @@ class Program:
                 f"the plan is made for the kernels '{plan.options.kernels}', C code needs one for our own: plan again "
                 f"with kernels {' or '.join(name for name, known in LIBRARIES.items() if known.is_own)}"
             )
+        if not plan.graph.outputs:
+            raise ModelError("the model has no outputs, so that its C code would do nothing")
         if plan.options.external_io:
             raise PlanError("C code does not take external_io: plan again with --buffer NAME=external for each tensor")
         if plan.pools.missing_bytes:
