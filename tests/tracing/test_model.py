@@ -10,13 +10,13 @@ import pytest
 from diagmem import pipeline
 from diagmem.backends.c.program import Program
 from diagmem.frontends.source import Source
-from diagmem.frontends.zoo.networks import squeezenet
 from diagmem.model.graph import DType, Graph
 from diagmem.planning.plan import Plan
 from diagmem.tracing.analysis import run_plan, trace_plan
 from diagmem.tracing.model import apart, build_model
 from diagmem.transforms import transformed
 from tests.backends.c.models import with_weights
+from tests.frontends.zoo.families import squeezenet
 from tests.tracing.conftest import placed_at, require_cortex_m, require_native
 
 

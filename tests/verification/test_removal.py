@@ -9,13 +9,13 @@ import pytest
 
 from diagmem import pipeline
 from diagmem.backends.c.program import Program
-from diagmem.frontends.zoo.networks import densenet, inception_v4, nasnet, squeezenet
 from diagmem.model.graph import DType, Graph
 from diagmem.transforms import TRANSFORMS, transformed
 from diagmem.verification.cortex_m import CORES, run_on_core
 from diagmem.verification.host import run_on_host
 from diagmem.verification.reference import sample_inputs
 from tests.backends.c.models import compiler, with_weights
+from tests.frontends.zoo.families import densenet, inception_v4, nasnet, squeezenet
 from tests.transforms.removable_ops import tangle
 
 MODELS = {

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from diagmem.frontends import zoo
-from diagmem.frontends.zoo.networks import densenet, inception_resnet_v2, inception_v4, nasnet, resnet_v2
 from diagmem.model.graph import Graph
 from diagmem.verification.host import run_on_host
 from diagmem.verification.reference import sample_inputs
 from tests.backends.c.models import compiler, program, with_weights
+from tests.frontends.zoo.families import densenet, inception_resnet_v2, inception_v4, nasnet, resnet_v2
 
 LARGEST_WEIGHTS_BYTES = 20 * 10**6
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from functools import partial
 
 from diagmem.frontends import zoo
-from diagmem.frontends.zoo.networks import densenet, inception_resnet_v2, inception_v4, mobilenet_v2, nasnet, resnet_v2
 from diagmem.model.graph import DType, Graph
+from tests.frontends.zoo.families import densenet, inception_resnet_v2, inception_v4, mobilenet_v2, nasnet, resnet_v2
 
 LARGE = {"inception_v4", "inception_resnet_v2", "nasnet_mobile", "densenet_121", "resnet50_v2"}
 """More than 20 MB of weights."""

@@ -13,8 +13,11 @@ from hypothesis import strategies as st
 
 from diagmem.frontends import zoo
 from diagmem.frontends.source import Source
-from diagmem.frontends.zoo import networks
-from diagmem.frontends.zoo.networks import (
+from diagmem.model.errors import PlanError
+from diagmem.model.graph import DType, Graph
+from tests.frontends.zoo import families
+from tests.frontends.zoo.canonical import canonical_text, digest
+from tests.frontends.zoo.families import (
     densenet,
     inception_resnet_v2,
     inception_v4,
@@ -24,9 +27,6 @@ from diagmem.frontends.zoo.networks import (
     resnet_v2,
     squeezenet,
 )
-from diagmem.model.errors import PlanError
-from diagmem.model.graph import DType, Graph
-from tests.frontends.zoo.canonical import canonical_text, digest
 
 NAMES = tuple(zoo.models())
 MLPERF_FILES = {
@@ -144,7 +144,7 @@ def test_families_scale(
         (partial(nasnet, cells=1), "nasnet_mobile"),
         (partial(densenet, layers=(1, 1)), "densenet_121"),
         (partial(resnet_v2, units=(1, 1)), "resnet50_v2"),
-        (partial(networks.keyword_spotting, blocks=0), "kws_dscnn_int8"),
+        (partial(families.keyword_spotting, blocks=0), "kws_dscnn_int8"),
     ],
 )
 def test_depth_scales(shallow: Callable[[str], Graph], name: str) -> None:
