@@ -33,7 +33,7 @@ from diagmem.ops.matrix.products import FullyConnected
 from diagmem.ops.pooling.pool_2d import Pool2D
 from diagmem.reports.drawing import Drawing, line, rect, text
 from diagmem.tracing.model import side_by_side
-from diagmem.verification.cortex_m import CORES, run_on_core
+from diagmem.verification.cortex_m import CORES, Memory, run_on_core
 from diagmem.verification.reference import sample_inputs
 from tests.ops.sampling import activation, constant, node_of
 
@@ -136,7 +136,7 @@ def measured(layer: Layer, other: CmsisNN | None) -> Measured:
 
 def instructions(node: Node, kernels: Kernels, linked: Sequence[str] = ()) -> int | None:
     program = side_by_side([node], kernels.library)
-    run = run_on_core(program, sample_inputs(program.graph, 1), CORES[kernels.core], linked=linked)
+    run = run_on_core(program, sample_inputs(program.graph, 1), CORES[kernels.core], Memory(linked=tuple(linked)))
     if run.failure is not None or run.instructions is None:
         raise SystemExit(f"{node.op.kind}: {run.failure or 'instructions were not counted'}")
     return run.instructions

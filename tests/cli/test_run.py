@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-import wave
+import shutil
+import struct
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +15,16 @@ import diagmem
 from diagmem.frontends.tflite.writer import to_tflite
 from diagmem.frontends.zoo.networks import Builder
 from diagmem.model.graph import DType
+from diagmem.ops.kind import Array
+from diagmem.verification.recordings import recordings
+from diagmem.verification.reference import runs, sample_inputs
 from diagmem.verification.running import taken
+from tests import state_files
 from tests.cli.calling import call
+from tests.streams import stream
 from tests.verification.test_running import GRAPH, INPUT, MODEL, OUTPUT
 
+STREAM = stream(0)
 RNG = np.random.default_rng(0)
 DATA = RNG.normal(0, 2, (20, 8, 6, 3)).astype(np.float32)
 
@@ -38,7 +46,9 @@ def test_scores_and_outputs(place: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "75.00 %" in done.stdout
     (found,) = json.loads((place / "found.json").read_text())["models"]
-    assert (found["score"]["accuracy"], found["score"]["count"]) == (0.75, 20)
+    assert (found["name"], found["on"], found["accuracy"], found["runs"]) == ("net", "host", 0.75, 20)
+    assert found["outputs"] == [{"name": OUTPUT.name, "shape": [1, 4], "type": "int8"}]
+    assert found["cost"]["ram"]["arena_bytes"] > 0
     np.testing.assert_array_equal(np.load(place / "out.npy"), diagmem.run(MODEL, DATA)[OUTPUT.name])
 
 
@@ -50,7 +60,7 @@ def test_several_models_against_one(place: Path) -> None:
     (place / "other.tflite").write_bytes(other)
     models = [str(place / "net.tflite"), str(place / "other.tflite")]
     done = call("run", *models, "--input", str(place / "x.npy"), "--against", models[0], "--json", "-")
-    own, its = (one["score"]["against"][0] for one in json.loads(done.stdout)["models"])
+    own, its = (one["error"][0] for one in json.loads(done.stdout)["models"])
     assert (own["largest"], own["snr_db"]) == (0, None)
     wanted = diagmem.run(other, DATA)
     assert its["largest"] == pytest.approx(
@@ -74,22 +84,124 @@ def test_a_folder_of_files(place: Path) -> None:
     assert "and" not in call("run", str(place / "net.tflite"), "--input", str(folder)).stdout
 
 
-def test_sound(tmp_path: Path) -> None:
-    """Samples of 16 bits become numbers from -1 to 1, as many for each run as the input holds."""
+def wave_file(samples: Array, sort: int, bits: int, channels: int = 1, hertz: int = 16000) -> bytes:
+    """`samples`: real ones from -1 to 1, or whole ones of so many bits. `sort` 0xFFFE tells PCM in an extension."""
+    if samples.dtype.kind == "f":
+        raw = samples.astype(f"<f{bits // 8}").tobytes()
+    elif bits == 8:
+        raw = (samples + 128).astype(np.uint8).tobytes()
+    else:
+        raw = samples.astype("<i4").view(np.uint8).reshape(-1, 4)[:, : bits // 8].tobytes()
+    more = struct.pack("<HHIH14s", 22, bits, 0, 1, b"") if sort == 0xFFFE else b""
+    form = struct.pack("<HHIIHH", sort, channels, hertz, 0, channels * bits // 8, bits) + more
+    chunks = b"".join(
+        name + struct.pack("<I", len(data)) + data + b"\0" * (len(data) % 2)
+        for name, data in ((b"fmt ", form), (b"LIST", b"odd"), (b"data", raw))
+    )
+    return b"RIFF" + struct.pack("<I", 4 + len(chunks)) + b"WAVE" + chunks
+
+
+@pytest.fixture
+def ear(tmp_path: Path) -> Path:
+    """A model that takes 40 samples."""
     b = Builder("ear", DType.FLOAT32)
     (tmp_path / "ear.tflite").write_bytes(to_tflite(b.graph(b.fully_connected(b.input(1, 40), 2))))
-    samples = RNG.integers(-32768, 32768, 100).astype("<i2")
-    with wave.open(str(tmp_path / "x.wav"), "wb") as file:
-        file.setnchannels(1)
-        file.setsampwidth(2)
-        file.setframerate(16000)
-        file.writeframes(samples.tobytes())
-    asked = ["run", str(tmp_path / "ear.tflite"), "--input", str(tmp_path / "x.wav"), "-o", str(tmp_path / "y.npz")]
-    done = call(*asked)
+    return tmp_path
+
+
+@pytest.mark.parametrize(("sort", "bits"), [(1, 8), (1, 16), (1, 24), (1, 32), (0xFFFE, 24), (3, 32), (3, 64)])
+def test_sound(sort: int, bits: int, ear: Path) -> None:
+    """Samples become numbers from -1 to 1, as many for each run as the input holds."""
+    if sort == 3:
+        wanted: Array = RNG.uniform(-1, 1, 101).astype(np.float32)
+        samples = wanted
+    else:
+        samples = RNG.integers(-(2 ** (bits - 1)), 2 ** (bits - 1), 101)
+        samples[:2] = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+        wanted = (samples / 2 ** (bits - 1)).astype(np.float32)
+    (ear / "x.wav").write_bytes(wave_file(samples, sort, bits))
+    (data,) = recordings(ear / "x.wav", diagmem.Source(ear / "ear.tflite").runnable)
+    assert (len(data.runs), data.hertz) == (2, 16000)
+    np.testing.assert_array_equal(np.concatenate([run[0].ravel() for run in data.runs]), wanted[:80])
+
+
+def test_sound_as_the_model_takes_it(tmp_path: Path) -> None:
+    """Whole numbers of 16 bits where the input has no scale, frames of two channels where it has two."""
+    samples = RNG.integers(-32768, 32768, 24)
+    (tmp_path / "x.wav").write_bytes(wave_file(samples, 1, 16, 2))
+    for dtype, unit in ((DType.INT16, 1), (DType.FLOAT32, 32768)):
+        b = Builder("two", dtype)
+        graph = b.graph(b.input(1, 6, 2))
+        tensor = replace(graph.tensors[graph.inputs[0]], quantisation=None)
+        graph = replace(graph, tensors=tuple(tensor if t.index == tensor.index else t for t in graph.tensors))
+        (data,) = recordings(tmp_path / "x.wav", graph)
+        np.testing.assert_array_equal(data.runs[1][0], (samples[12:].reshape(1, 6, 2) / unit).astype(dtype.numpy))
+
+
+def test_sound_that_is_refused(ear: Path) -> None:
+    """Two channels where one is taken, what ends early, other formats, and rates that differ within a folder."""
+    samples, folder = np.zeros(100, np.int64), ear / "sounds"
+    folder.mkdir()
+    right = wave_file(samples, 1, 16)
+    for content, why in (
+        (wave_file(samples, 1, 16, 2), "2 channels, and the input takes one"),
+        (right[:-20], "ends 20 bytes early"),
+        (wave_file(samples, 17, 16), "in format 17"),
+        (wave_file(samples, 1, 32)[:36], "without format or samples"),
+        (wave_file(samples[:30], 1, 16), "it holds 30 samples; the input takes 40"),
+    ):
+        (folder / "a.wav").write_bytes(content)
+        done = call("run", str(ear / "ear.tflite"), "--input", str(folder))
+        assert (done.returncode, done.stderr.count("\n"), why in done.stderr) == (2, 1, True), done.stderr
+    (folder / "a.wav").write_bytes(right)
+    assert call("run", str(ear / "ear.tflite"), "--input", str(folder)).returncode == 0
+    (folder / "b.wav").write_bytes(wave_file(samples, 1, 16, 1, 44100))
+    done = call("run", str(ear / "ear.tflite"), "--input", str(folder))
+    assert (done.returncode, "'a.wav' has 16000 Hz, 'b.wav' has 44100 Hz" in done.stderr) == (2, True), done.stderr
+
+
+PLACES = ("cortex-m4", "riscv32", "tflm", "litert")
+
+
+def test_in_several_places(place: Path) -> None:
+    """All give what the host does, in one table; with a changed one it would show as an error."""
+    pytest.importorskip("tflite_micro")
+    pytest.importorskip("ai_edge_litert")
+    if not all(map(shutil.which, ("arm-none-eabi-gcc", "qemu-system-arm", "riscv64-unknown-elf-gcc"))):
+        pytest.skip("needs emulators")
+    asked = ["--input", str(place / "x.npy"), "--on", ",".join(("host", *PLACES)), "--json", str(place / "j.json")]
+    done = call("run", str(place / "net.tflite"), *asked)
     assert done.returncode == 0, done.stderr
-    wanted = diagmem.run(tmp_path / "ear.tflite", (samples[:80] / 32768).astype(np.float32).reshape(2, 40))
-    (name,) = wanted
-    np.testing.assert_array_equal(np.load(tmp_path / "y.npz")[name], wanted[name])
+    found = json.loads((place / "j.json").read_text())["models"]
+    assert [one["on"] for one in found] == ["host", *PLACES]
+    assert [[e["largest"] for e in one["error"]] for one in found] == [[], *[[0]] * 4]
+    wanted = diagmem.run(MODEL, DATA)[OUTPUT.name]
+    for name in PLACES[1:3]:
+        np.testing.assert_array_equal(diagmem.run(MODEL, DATA, on=name)[OUTPUT.name], wanted)
+
+
+@pytest.mark.parametrize("name", ["tflm", "cortex-m3"])
+def test_state_begins_anew_with_each_file(name: str, tmp_path: Path) -> None:
+    """In every place, and is kept within one."""
+    pytest.importorskip("tflite_micro")
+    if not all(map(shutil.which, ("arm-none-eabi-gcc", "qemu-system-arm"))):
+        pytest.skip("needs an emulator")
+    (tmp_path / "net.tflite").write_bytes(state_files.to_tflite(STREAM))
+    folder = tmp_path / "files"
+    folder.mkdir()
+    samples = sample_inputs(STREAM, 6)
+    names = [STREAM.tensors[t].name for t in STREAM.inputs]
+    for file, some in (("a.npz", samples[:2]), ("b.npz", samples[2:])):
+        np.savez(folder / file, **{key: np.stack([run[n] for run in some]) for n, key in enumerate(names)})  # type: ignore[arg-type]
+    options = ["--input", str(folder), "--raw", "--on", f"host,{name}", "--json", "-"]
+    _, other = json.loads(call("run", str(tmp_path / "net.tflite"), *options).stdout)["models"]
+    assert all(error["largest"] < (1e-5 if name == "tflm" else 1e-30) for error in other["error"])
+    done = call("run", str(tmp_path / "net.tflite"), *options[:3], "--on", name, "-o", str(tmp_path / "y.npz"))
+    assert done.returncode == 0, done.stderr
+    made = np.load(tmp_path / "y.npz")
+    wanted = [[values[t] for t in STREAM.outputs] for values in runs(STREAM, samples, (2,))]
+    for number, key in enumerate(made.files):
+        np.testing.assert_allclose(made[key].ravel(), np.stack([run[number] for run in wanted]).ravel(), 1e-5, 1e-5)
 
 
 def test_pictures(place: Path) -> None:

@@ -35,7 +35,7 @@ def test_classes() -> None:
         sum((row[n], -n) > (row[label], -label) for n in range(8)) < 5
         for row, label in zip(values, labels, strict=True)
     ]
-    assert found.top == np.mean(in_five)
+    assert found.top_5 == np.mean(in_five)
     assert sum(map(sum, found.confusion)) == 60
     assert found.confusion[labels[0]][best[0]] >= 1
     assert np.trace(np.asarray(found.confusion)) == sum(a == b for a, b in zip(best, labels, strict=True))

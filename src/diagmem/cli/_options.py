@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,6 +23,7 @@ CORES = ("cortex-m0", "cortex-m3", "cortex-m4", "cortex-m7", "cortex-m33", "cort
 
 TWO_CORES = "cortex-m33x2"
 PLACES = ("host", *CORES, TWO_CORES, "tflm")
+RUN_PLACES = ("host", *CORES, "tflm", "litert", "onnxruntime")
 
 TAKEN: Mapping[str, tuple[str, ...]] = {
     # It has --cores of its own: how many threads share a run.
@@ -136,6 +137,20 @@ class CoreParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore]
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
         return completed(CORES, incomplete)
+
+
+class PlacesParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore]
+    """Some of the places, with commas between them; cores by any name."""
+
+    name = "places"
+
+    def __init__(self, known: Sequence[str]) -> None:
+        self.known = known
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[str]:
+        given = value.split(",") if isinstance(value, str) else value
+        cores = CoreParameter()
+        return list(dict.fromkeys(one if one in self.known else cores.convert(one, param, ctx) for one in given))
 
 
 def completed(names: Collection[str], incomplete: str) -> list[Any]:

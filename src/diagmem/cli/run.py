@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from diagmem.cli._models import models_argument, naming_model
-from diagmem.cli._options import Command, json_option, plan_options, plan_path_option
+from diagmem.cli._options import (
+    RUN_PLACES,
+    Command,
+    PlacesParameter,
+    json_option,
+    plan_options,
+    plan_path_option,
+)
 from diagmem.cli._show import Column, Table, count_text, number, show
 from diagmem.cli._work import working
 from diagmem.model.errors import one_line
@@ -18,6 +25,7 @@ if TYPE_CHECKING:
     from diagmem.frontends.source import Source
     from diagmem.pipeline.running import Judged
     from diagmem.planning.options import Options
+    from diagmem.verification.scores import Difference
 
 SHOWN_RUNS, SHOWN_VALUES, SHOWN_CLASSES = 10, 5, 12
 """Of one's own data, as far as it is shown where nobody asks for scores."""
@@ -41,6 +49,15 @@ class _PixelsParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore
 
 @click.command(short_help="Run on your own data; accuracy.", cls=Command)
 @models_argument
+@click.option(
+    "--on",
+    "places",
+    type=PlacesParameter(RUN_PLACES),
+    default="host",
+    show_default=True,
+    metavar="PLACE,…",
+    help="Where to run it; several with commas.",
+)
 @click.option(
     "--input",
     "data",
@@ -69,6 +86,7 @@ class _PixelsParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore
 @json_option
 def command(
     sources: list[Source],
+    places: list[str],
     data: Path,
     output: Path | None,
     raw: bool,
@@ -93,31 +111,61 @@ def command(
       a folder    its files one by one; state begins anew with each
 
     \b
+    Places:
+      host        its C code here; the fastest
+      cortex-m4   its C code as firmware on an emulated core, or on a chip with it
+      tflm, litert, onnxruntime
+                  its file in TensorFlow Lite Micro, LiteRT or onnxruntime
+
+    \b
     Examples:
       diagmem run kws.tflite --input x.npy -o y.npy
       diagmem run kws.tflite --input recordings --labels labels.csv
       diagmem run vww.tflite --input photos --pixels 0..255 --labels labels.csv
       diagmem run int8.tflite small.tflite --input x.npy --labels y.npy --target NUCLEO-L4R5ZI
       diagmem run int8.tflite --input x.npy --against float.onnx
+      diagmem run int8.tflite --input x.npy --on host,cortex-m4,litert -o y.npz
     """
-    from diagmem.frontends.source import Source
-    from diagmem.pipeline.running import run_on_data
-
-    if len(sources) > 1 and (output or plan_path):
-        raise click.UsageError("-o and --plan take one model.")
+    if len(sources) > 1 and plan_path:
+        raise click.UsageError("--plan takes one MODEL.")
+    if len(sources) * len(places) > 1 and output:
+        raise click.UsageError("-o takes the outputs of one MODEL in one place.")
     if output and output.suffix not in (".npy", ".npz"):
         raise click.UsageError(f"{one_line(str(output))}: outputs are written as .npy or .npz.")
-    other = Source(against) if against is not None else None
-    given: dict[str, Any] = {"raw": raw, "pixels": pixels, "labels_path": labels_path, "against": other}
-    found = []
-    for source in sources:
-        with naming_model(source.label), working("running") as bar:
-            found.append(run_on_data(source, data, options, plan=plan_path, tell=bar.tell, **given))
+    if against is not None and raw:
+        raise click.UsageError("Stored values mean something else to another model: --against takes real numbers.")
+    asked = {"raw": raw, "pixels": pixels, "plan": plan_path, "labels_path": labels_path}
+    found = _run(sources, places, data, options, against, asked)
     files = {} if output is None else {output: _array_file(found[0], output, raw)}
     is_judged = labels_path is not None or against is not None or len(found) > 1
     lines = _scores(found) if is_judged else _values(found[0], raw)
     written = [] if output is None else ["", f"written: {output}"]
     show(json_path, lambda: {"models": [one.to_json() for one in found]}, [*lines, *written], files=files)
+
+
+def _run(
+    sources: list[Source], places: list[str], data: Path, options: Options, against: str | None, asked: dict[str, Any]
+) -> list[Judged]:
+    """Each model in each place."""
+    from diagmem.frontends.source import Source
+    from diagmem.pipeline.running import run_on_data
+    from diagmem.planning.options import Options
+
+    found: list[Judged] = []
+    given: dict[str, Any] = {}
+    with working("running") as bar:
+        if against is not None:
+            with naming_model(against):
+                other = Source(against, channels_last=sources[0].channels_last)
+                given["against"] = run_on_data(other, data, Options(), pixels=asked["pixels"], tell=bar.tell)
+        given.update(asked, tell=bar.tell)
+        for source in sources:
+            with naming_model(source.label):
+                first = run_on_data(source, data, options, on=places[0], **given)
+                # Other places are compared with the first.
+                rest = {"against": first, **given}
+                found += [first, *(run_on_data(source, data, options, on=place, **rest) for place in places[1:])]
+    return found
 
 
 def _array_file(found: Judged, path: Path, is_raw: bool) -> bytes:
@@ -162,31 +210,39 @@ def _values(found: Judged, is_raw: bool) -> Iterator[str | Table]:
         yield f"and {len(all_runs) - len(rows):,} more: -o y.npy writes all"
 
 
+ERRORS = (number("largest error", 2), number("mean error", 4), number("cosine", 3), number("SNR dB", 2))
+
+
 def _scores(found: Sequence[Judged]) -> Iterator[str | Table]:
-    percent = ["accuracy", "top 5"]
     columns = (
-        *(Column("model"), number("RAM"), number("flash"), number("ms", 1), number("inputs")),
-        *(number(name, 1) for name in (*percent, "AUC", "largest error", "mean error", "cosine", "SNR dB")),
+        *(Column("model"), Column("on", 1), number("RAM", 2), number("flash", 3), number("ms", 2), number("runs", 5)),
+        *(number("accuracy", 1), number("top 5", 4), number("AUC", 1)),
+        *ERRORS,
     )
-    yield Table(columns, [_row(one) for one in found])
-    if len(found) == 1 and 2 <= len(found[0].score.confusion) <= SHOWN_CLASSES:
-        confusion = found[0].score.confusion
-        yield ""
-        heads = (number("class"), *(number(f"as {n}") for n in range(len(confusion))))
-        yield Table(heads, [(str(n), *map(str, row)) for n, row in enumerate(confusion)])
-    if any(one.score.against for one in found):
-        yield from ("", "errors are those of the output that is furthest off, in real numbers")
+    yield Table(columns, [_row(one, len({one.on for one in found}) > 1) for one in found])
+    score = found[0].score
+    if len(found) == 1 and 2 <= len(score.confusion) <= SHOWN_CLASSES:
+        yield from ("", "how often a class (row) was taken for which (column)")
+        heads = (number("class"), *(number(str(n)) for n in range(len(score.confusion))))
+        yield Table(heads, [(str(n), *map(str, row)) for n, row in enumerate(score.confusion)])
+    if len(found) == 1 and len(score.error) > 1:
+        yield from ("", "errors of each output, in real numbers")
+        yield Table((Column("output"), *ERRORS), [(one_line(e.name, 40), *_error(e)) for e in score.error])
+    elif any(len(one.score.error) > 1 for one in found):
+        yield from ("", "errors are those of the output that is furthest off, in real numbers; --json has all")
 
 
-def _row(one: Judged) -> tuple[str, ...]:
-    score, flash = one.score, one.cost.flash.total_bytes
-    told = [f"{one.cost.ram.total_bytes:,}", "" if flash is None else f"{flash:,}"]
-    told += ["" if one.cost.ms is None else f"{one.cost.ms:,.2f}", f"{score.count:,}"]
-    told += ["" if share is None else f"{100 * share:.2f} %" for share in (score.accuracy, score.top)]
+def _row(one: Judged, is_placed: bool) -> tuple[str, ...]:
+    score, cost = one.score, one.cost
+    flash = cost and cost.flash.total_bytes
+    told = ["" if cost is None else f"{cost.ram.total_bytes:,}", "" if flash is None else f"{flash:,}"]
+    told += ["" if cost is None or cost.ms is None else f"{cost.ms:,.2f}", f"{score.runs:,}"]
+    told += ["" if share is None else f"{100 * share:.2f} %" for share in (score.accuracy, score.top_5)]
     told.append("" if score.auc is None else f"{score.auc:.4f}")
-    if score.against:
-        worst = max(score.against, key=lambda found: found.largest)
-        told += [f"{worst.largest:.4g}", f"{worst.mean:.4g}"]
-        told += ["" if worst.cosine is None else f"{worst.cosine:.6f}"]
-        told += ["no error" if worst.snr_db is None else f"{worst.snr_db:.1f}"]
-    return (one_line(one.source.name, 40), *told, *[""] * (11 - len(told)))
+    told += _error(max(score.error, key=lambda error: error.largest)) if score.error else [""] * len(ERRORS)
+    return (one_line(one.source.name, 40), one.on if is_placed else "", *told)
+
+
+def _error(found: Difference) -> list[str]:
+    cosine = "" if found.cosine is None else f"{found.cosine:.6f}"
+    return [f"{found.largest:.4g}", f"{found.mean:.4g}", cosine, "" if found.snr_db is None else f"{found.snr_db:.1f}"]

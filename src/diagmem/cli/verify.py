@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from diagmem.cli._models import by_c_name, models_argument, naming_model
-from diagmem.cli._options import PLACES, Command, CoreParameter, json_option, plan_options, plan_path_option
+from diagmem.cli._options import (
+    PLACES,
+    RUN_PLACES,
+    Command,
+    PlacesParameter,
+    json_option,
+    plan_options,
+    plan_path_option,
+)
 from diagmem.cli._show import ANSWER_IS_NO, Column, Table, count_text, number, show
 from diagmem.cli._work import working
 from diagmem.model.errors import PlanError, one_line
@@ -26,17 +34,6 @@ if TYPE_CHECKING:
 ONLY_TOGETHER = "several models are verified together, on the host only: give --together, and leave out --on and --plan"
 MOST_UNSEEN = 3
 """Ops that are named one by one."""
-
-
-class _PlacesParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore]
-    """Places with commas between them."""
-
-    name = "places"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[str]:
-        named = value.split(",") if isinstance(value, str) else value
-        cores = CoreParameter()
-        return list(dict.fromkeys(one if one in PLACES else cores.convert(one, param, ctx) for one in named))
 
 
 class _CoresParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore]
@@ -56,7 +53,7 @@ class _CoresParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore]
 @click.option(
     "--on",
     "places",
-    type=_PlacesParameter(),
+    type=PlacesParameter((*PLACES, *RUN_PLACES)),
     metavar="PLACE,…",
     help="Where to run it; several with commas.  [default: host, and the core of the target]",
 )
@@ -135,7 +132,7 @@ def command(
     from diagmem.pipeline.several import verify_together
 
     if any(outside.values()):
-        _verify_outside(sources, **outside, plan_path=plan_path, json_path=json_path, options=options)
+        _verify_outside(sources, places, **outside, plan_path=plan_path, json_path=json_path, options=options)
         return
     common: dict[str, Any] = {"inputs": inputs, "seed": seed, "options": options}
     is_together = len(sources) > 1 or bool(options.together)
@@ -156,6 +153,7 @@ def command(
 
 def _verify_outside(
     sources: list[Source],
+    places: list[str] | None,
     log_path: str | None,
     data: Path | None,
     expect: Path | None,
@@ -165,21 +163,28 @@ def _verify_outside(
     options: Options,
 ) -> None:
     """Beside what a board has said, or somebody's own outputs."""
-    from diagmem.pipeline.running import board_report, compared_with_file
+    from diagmem.pipeline.running import board_report, compared_with_file, run_on_data
 
     if len(sources) > 1:
         raise click.UsageError("--board and --input take one MODEL.")
-    found: BoardReport | Expected
+    if log_path is not None and (expect or tolerance or places):
+        raise click.UsageError("--board judges what a board has said: leave out --on, --expect and --tolerance.")
+    if log_path is None and (data is None or expect is None):
+        raise click.UsageError("--input and --expect go together; `diagmem run` shows what comes of an input.")
     with naming_model(sources[0].label), working("planning and running") as bar:
+        lines: Iterator[str | Table]
         if log_path is not None:
-            found = board_report(sources[0], _log(log_path), options, plan=plan_path, inputs=data)
-            lines: Iterator[str | Table] = _board_lines(found)
+            report = board_report(sources[0], _log(log_path), options, plan=plan_path, inputs=data)
+            told, lines = report.to_json(), _board_lines(report)
         elif data is not None and expect is not None:
-            found = compared_with_file(sources[0], data, expect, options, tolerance, plan=plan_path, tell=bar.tell)
+            ran = (
+                run_on_data(sources[0], data, options, on=on, plan=plan_path, tell=bar.tell)
+                for on in places or ["host"]
+            )
+            found = [compared_with_file(one, expect, tolerance) for one in ran]
+            told = {"ok": all(one.ok for one in found), "runs": [one.to_json() for one in found]}
             lines = _expected_lines(found)
-        else:
-            raise click.UsageError("--input and --expect go together; `diagmem run` shows what comes of an input.")
-    show(json_path, found.to_json, lines, status=0 if found.ok else ANSWER_IS_NO)
+    show(json_path, lambda: told, lines, status=0 if told["ok"] else ANSWER_IS_NO)
 
 
 def _log(path: str) -> str:
@@ -222,10 +227,11 @@ def _board_lines(found: BoardReport) -> Iterator[str | Table]:
         yield f"cycles {cycles:,}"
 
 
-def _expected_lines(found: Expected) -> Iterator[str | Table]:
-    count = count_text(found.runs, "run")
-    yield f"OK: {count} as expected" if found.ok else f"FAILED: {found.failure}"
-    yield f"    furthest off: {found.largest:.6g}, tolerance {found.tolerance:g}"
+def _expected_lines(found: Sequence[Expected]) -> Iterator[str | Table]:
+    for one in found:
+        count = count_text(one.runs, "run")
+        yield f"{one.on:<10} {f'OK: {count} as expected' if one.ok else f'FAILED: {one.failure}'}"
+        yield f"{'':<10} furthest off: {one.largest:.6g}, tolerance {one.tolerance:g}"
 
 
 def _on_threads(places: list[str], threads: list[int]) -> list[str]:

@@ -10,13 +10,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
 
 from diagmem.backends.c.program import Program
 from diagmem.model.errors import PlanError
 from diagmem.planning.cores.split import BARRIER_INSTRUCTIONS
 from diagmem.verification import tools
 from diagmem.verification.cycles import Clock, Counted
-from diagmem.verification.harness import Inputs, Run, encoded, first_difference, write_model
+from diagmem.verification.harness import Inputs, Run, decoded, encoded, first_difference, spans, write_model
 
 TRACE = "trace.h"
 MULTICORE = ("two_cores.c", "two_cores.h", "together.h", "harness_team.h")
@@ -129,20 +132,18 @@ CORES = {
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What the linker script may use."""
+    """What the linker script may use. `linked`: what else the linker is told."""
 
     flash_bytes: int = BOARD_BYTES
     ram_bytes: int = BOARD_BYTES
+    linked: tuple[str, ...] = ()
 
 
-def run_on_core(
-    program: Program, inputs: Inputs, core: Core, memory: Memory | None = None, linked: Sequence[str] = ()
-) -> Run:
-    """Builds firmware with -O2 and runs it. Where an output is wrong, a second build tells which operation is.
-    `linked`: what else the linker is told."""
+def run_on_core(program: Program, inputs: Inputs, core: Core, memory: Memory | None = None) -> Run:
+    """Builds firmware with -O2 and runs it. Where an output is wrong, a second build tells which operation is."""
     with tempfile.TemporaryDirectory(prefix="diagmem-") as place:
         directory = Path(place)
-        build(program, len(inputs), core, memory or Memory(), directory, linked=linked)
+        build(program, len(inputs), core, memory or Memory(), directory)
         said, status, sent = _emulate(core, directory, inputs)
         sections = _sections(core, directory)
         stack = (directory / "stack.bin").read_bytes()
@@ -167,6 +168,20 @@ def run_on_core(
         core_stacks_bytes=stacks if is_multicore else (),
         **_critical(waited),
     )
+
+
+def outputs_on_core(program: Program, inputs: Inputs, core: Core, again: Sequence[int]) -> list[list[npt.NDArray[Any]]]:
+    """What firmware makes of each run's inputs. `again`: before which runs state begins anew."""
+    with tempfile.TemporaryDirectory(prefix="diagmem-") as place:
+        directory = Path(place)
+        build(program, len(inputs), core, Memory(), directory, again=again)
+        _, status, sent = _emulate(core, directory, inputs)
+    expected = spans(program, is_traced=False)
+    size_bytes = sum(span.size_bytes for span in expected)
+    if status or len(sent) != size_bytes * len(inputs):
+        raise tools.ToolError(f"the firmware stopped with status {status} in run {len(sent) // max(1, size_bytes)}")
+    runs = (sent[at : at + size_bytes] for at in range(0, len(sent), size_bytes))
+    return [[values.reshape(span.tensor.shape) for span, values in decoded(expected, run)] for run in runs]
 
 
 def _critical(waited: Sequence[tuple[int, int]]) -> dict[str, int]:
@@ -242,11 +257,12 @@ def build(
     memory: Memory,
     directory: Path,
     hook: str | None = None,
-    linked: Sequence[str] = (),
+    again: Sequence[int] | None = None,
 ) -> None:
-    """Makes firmware.elf. `hook`: a header that is included before the model's own code."""
+    """Makes firmware.elf. `hook`: a header that is included before the model's own code. `again`: before which runs
+    state begins anew; by default half-way."""
     made_by = core.made_by
-    weights = write_model(program, runs, directory)
+    weights = write_model(program, runs, directory, again)
     others = ["two_cores"] if _is_multicore(program, core) else []
     tools.write_firmware(
         directory, "cortex_m.c", "cortex_m.ld", *([hook] if hook else []), *(MULTICORE if others else ())
@@ -273,7 +289,7 @@ def build(
     sizes = [f"-Wl,--defsym={name}={number}" for name, number in numbers.items()]
     objects = ["model.o", "model_weights.o", "harness.o", "cortex_m.o", *(f"{name}.o" for name in others)]
     link = ["-nostartfiles", made_by.library, "-T", "cortex_m.ld", "-Wl,--gc-sections", *sizes]
-    tools.build([*common, *link, *objects, *linked, "-lm", "-o", "firmware.elf"], directory)
+    tools.build([*common, *link, *objects, *memory.linked, "-lm", "-o", "firmware.elf"], directory)
 
 
 def _memories(program: Program) -> list[str]:

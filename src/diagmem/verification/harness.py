@@ -114,9 +114,11 @@ def spans(program: Program, is_traced: bool) -> list[Span]:
     return [*made, *(Span(f"output {n}", tensor) for n, tensor in enumerate(outputs))]
 
 
-def header(program: Program, runs: int) -> str:
-    """The harness's own knowledge of the model, as C."""
+def header(program: Program, runs: int, again: Sequence[int] | None = None) -> str:
+    """The harness's own knowledge of the model, as C. `again`: before which runs state begins anew; by default
+    half-way."""
     graph = program.graph
+    again = restarts(graph, runs) if again is None else again
     rows = [f"    {{{w.step}, {_place(program, w.offset)}, {w.size_bytes}}}," for w in program.written()]
     lines = [
         "#include <stddef.h>",
@@ -125,7 +127,7 @@ def header(program: Program, runs: int) -> str:
         f"#define HARNESS_POOLS {max(1, len(program.pools.uses))}",
         # There is one arena if there are no pools.
         _sizes("pool", [use.used_bytes for use in program.pools.uses] or [max(1, program.arena_bytes)]),
-        *_state(program, runs),
+        *_state(program, again),
         _sizes("input", [graph.tensors[t].size_bytes for t in graph.inputs]),
         _sizes("output", [graph.tensors[t].size_bytes for t in graph.outputs]),
         "#ifdef HARNESS_TRACE",
@@ -143,22 +145,22 @@ def _place(program: Program, address: int) -> str:
     return f"0, {address}" if number is None else f"{number}, {address - program.pools.uses[number].start}"
 
 
-def _state(program: Program, runs: int) -> Iterator[str]:
+def _state(program: Program, again: Sequence[int]) -> Iterator[str]:
     """Where the state lies, and before which runs it is set to its first value."""
     if program.states:
         places = ", ".join(f"{{{_place(program, program.offsets[t.index])}, {t.size_bytes}}}" for t in program.states)
-        again = " || ".join(f"(run) == {run}" for run in (0, *restarts(program.graph, runs)))
+        resets = " || ".join(f"(run) == {run}" for run in (0, *again))
         yield f"#define HARNESS_STATES {len(program.states)}"
-        yield f"#define HARNESS_IS_RESET(run) ({again})"
+        yield f"#define HARNESS_IS_RESET(run) ({resets})"
         yield f"static const struct {{ int pool; size_t offset, bytes; }} harness_states[] = {{{places}}};"
 
 
-def write_model(program: Program, runs: int, directory: Path) -> str:
+def write_model(program: Program, runs: int, directory: Path, again: Sequence[int] | None = None) -> str:
     """Writes the model as C, and the harness for it. Returns the file that holds the weights."""
     files = emit(program, "model", most_text_bytes=MOST_TEXT_BYTES)
     for name, content in files.items():
         (directory / name).write_bytes(content)
-    (directory / "harness_model.h").write_text(header(program, runs))
+    (directory / "harness_model.h").write_text(header(program, runs, again))
     write_firmware(directory, "harness.c", "harness.h")
     return "model_weights.S" if "model_weights.S" in files else "model_weights.c"
 
@@ -186,6 +188,19 @@ def first_difference(
     return None
 
 
+def decoded(
+    expected: Sequence[Span], received: bytes, order: ByteOrder = "<"
+) -> Iterator[tuple[Span, npt.NDArray[Any]]]:
+    """The elements of each span, in one row."""
+    offset = 0
+    for span in expected:
+        tensor = span.tensor
+        span_elems = span.size_bytes // tensor.dtype.size_bytes
+        sent = np.frombuffer(received, np.dtype(tensor.dtype.numpy).newbyteorder(order), span_elems, offset)
+        yield span, sent.astype(tensor.dtype.numpy)[places(span.shape, tensor.strides)].reshape(-1)
+        offset += span.size_bytes
+
+
 def differences(
     expected: Sequence[Span], values: Mapping[int, npt.NDArray[Any]], received: bytes, order: ByteOrder = "<"
 ) -> Iterator[str]:
@@ -193,13 +208,8 @@ def differences(
     if len(received) != sum(span.size_bytes for span in expected):
         yield "the program stopped early"
         return
-    offset = 0
-    for span in expected:
-        tensor, shape, first = span.tensor, span.shape, 0 if span.row is None else span.row
-        span_elems = span.size_bytes // tensor.dtype.size_bytes
-        sent = np.frombuffer(received, np.dtype(tensor.dtype.numpy).newbyteorder(order), span_elems, offset)
-        got = sent.astype(tensor.dtype.numpy)[places(shape, tensor.strides)]
-        offset += span.size_bytes
+    for span, got in decoded(expected, received, order):
+        tensor, first = span.tensor, 0 if span.row is None else span.row
         want = held(values[tensor.index], tensor).reshape(-1)[first * len(got) : (first + 1) * len(got)]
         wrong = np.flatnonzero(differing(got, want))
         if wrong.size:

@@ -330,17 +330,11 @@ def second_opinion(source: Source, graph: Graph, inputs: Inputs) -> Opinion:
     or leaves something open. That one does not run it says nothing against ours."""
     labels = tuple(node.label for node in _makers(graph, graph.outputs))
     found = Opinion(ops=len(labels), unseen=labels)
-    ways: dict[str, Callable[[], Outputs]] = {
-        TFLM: lambda: _tflm(source.content, graph, inputs),
-        LITERT: lambda: _litert(source.content, graph, inputs),
-    }
     if not source.has_file:
         return replace(found, silent=("it has no file that another runtime could read",))
-    if source.is_onnx:
-        ways = {ONNXRUNTIME: lambda: outputs_of(source, inputs)}
-    for name, run in ways.items():
+    for name in (ONNXRUNTIME,) if source.is_onnx else (TFLM, LITERT):
         try:
-            theirs = run()
+            theirs = outputs_in(name, source, graph, inputs, restarts(graph, len(inputs)))
         except (Refused, TflmError) as reason:
             found = replace(found, silent=(*found.silent, f"{name}: {reason}"))
             continue
@@ -351,28 +345,38 @@ def second_opinion(source: Source, graph: Graph, inputs: Inputs) -> Opinion:
     return found
 
 
+def outputs_in(runtime: str, source: Source, graph: Graph, inputs: Inputs, again: Sequence[int]) -> Outputs:
+    """What a runtime makes of each run's inputs, in the order of the graph's outputs. `again`: before which runs state
+    begins anew."""
+    if source.is_onnx != (runtime == ONNXRUNTIME):
+        raise Refused(f"it runs {'.onnx' if runtime == ONNXRUNTIME else '.tflite'} files only")
+    if runtime == ONNXRUNTIME:
+        return outputs_of(source, inputs)
+    return (_tflm if runtime == TFLM else _litert)(source.content, graph, inputs, again)
+
+
 def _makers(graph: Graph, outputs: Sequence[int]) -> list[Node]:
     """The nodes on which some of the outputs depend."""
     numbers = {op.number for op in drop_dead(replace(graph, outputs=tuple(outputs)), lambda op: True).ops}
     return [node for node in graph.nodes if node.op.number in numbers]
 
 
-def _tflm(content: bytes, graph: Graph, inputs: Inputs) -> Outputs:
+def _tflm(content: bytes, graph: Graph, inputs: Inputs, again: Sequence[int]) -> Outputs:
     if not has_shapes_of_file(content, graph):
         raise Refused("the file leaves shapes open, which it does not infer")
     tensors = [graph.tensors[t] for t in graph.outputs]
     return [
         [np.frombuffer(raw, t.dtype.numpy).reshape(t.shape) for raw, t in zip(run, tensors, strict=True)]
-        for run in tflm.run(content, graph, inputs).outputs
+        for run in tflm.run(content, graph, inputs, again).outputs
     ]
 
 
-def _litert(content: bytes, graph: Graph, inputs: Inputs) -> Outputs:
+def _litert(content: bytes, graph: Graph, inputs: Inputs, again: Sequence[int]) -> Outputs:
     """In a process of its own, which some models end."""
     if importlib.util.find_spec("ai_edge_litert") is None:
         raise Refused(f"it is not installed; install it with: {install_command('verify')}")
     command = [sys.executable, "-m", "diagmem.verification.litert_worker"]
-    asked = pickle.dumps((content, [list(run) for run in inputs], restarts(graph, len(inputs))))
+    asked = pickle.dumps((content, [list(run) for run in inputs], tuple(again)))
     try:
         done = subprocess.run(command, input=asked, capture_output=True, check=False, timeout=tflm.TIMEOUT_SECONDS)
     except subprocess.TimeoutExpired as error:

@@ -23,6 +23,10 @@ Given = Array | Mapping[str, Array] | Sequence[Array]
 """Values for the inputs of a model: by name, in their order, or for its only one."""
 
 
+Runs = Sequence[Sequence[Array]]
+"""For each run, what is stored in each input."""
+
+
 def taken(graph: Graph, given: Given, is_raw: bool = False) -> list[list[Array]]:
     """For each run, what is stored in each input. Values have the input's shape, for one run, or an axis of runs more,
     which may take the place of a first axis of 1. Real numbers become stored values as the model says."""
@@ -60,7 +64,9 @@ def _by_run(values: Array, tensor: Tensor) -> Array:
             return values.reshape(count, *shape)
     wanted = "x".join(map(str, shape)) or "a single value"
     told = "x".join(map(str, found)) or "a single value"
-    raise PlanError(f"input '{one_line(tensor.name)}' is {wanted}, for N runs N of that; what is given is {told}")
+    is_turned = sorted(_long(shape)) in (sorted(_long(found)), sorted(_long(found[1:])))
+    hint = "; --channels-last takes images so in an ONNX model" if is_turned and len(shape) == 4 else ""
+    raise PlanError(f"input '{one_line(tensor.name)}' is {wanted}, for N runs N of that; what is given is {told}{hint}")
 
 
 def _long(shape: Sequence[int]) -> list[int]:
@@ -151,7 +157,7 @@ class Running:
         """One run, or several in a row. `raw`: stored values go in and come out, not what they stand for."""
         return named(self.graph, self.stored(taken(self.graph, given, raw)), raw)
 
-    def stored(self, runs: Sequence[Sequence[Array]]) -> list[list[Array]]:
+    def stored(self, runs: Runs) -> list[list[Array]]:
         """For each run, what stands in each output behind it."""
         return [self._run(run) for run in runs]
 

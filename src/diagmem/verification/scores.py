@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -34,16 +34,17 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """`accuracy`, `top`: shares of what is labelled that has its class first, or among the first five. `confusion`:
-    for each class, how often it was taken for each. `auc`: area under the ROC curve, for two classes told apart by one
-    number. `against`: of each output."""
+    """`runs`: how many there were; `labelled`: how many of them, or of files, have a label. `accuracy`, `top_5`: shares
+    of these that have their class first, or among the first five. `confusion`: for each class, how often it was taken
+    for each. `auc`: area under the ROC curve, for two classes told apart by one number. `error`: of each output."""
 
-    count: int
+    runs: int
+    labelled: int | None = None
     accuracy: float | None = None
-    top: float | None = None
+    top_5: float | None = None
     auc: float | None = None
     confusion: tuple[tuple[int, ...], ...] = ()
-    against: tuple[Difference, ...] = field(default=())
+    error: tuple[Difference, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -54,7 +55,7 @@ def judged(graph: Graph, data: Sequence[Recording], made: Made, labels: Sequence
     one number is judged by it; one whose output has the shape of its input, by the mean squared error between both,
     which is averaged over the runs of a recording, as for MLPerf Tiny's anomaly detection."""
     output, given = graph.tensors[graph.outputs[0]], graph.tensors[graph.inputs[0]]
-    truth, is_each = np.asarray(labels), len(labels) != len(data)
+    truth, is_each, count = np.asarray(labels), len(labels) != len(data), sum(map(len, made))
     if output.elems == 1 or output.shape == given.shape:
         if set(labels) != {0, 1}:
             raise DataError("the model's output is no list of classes: its labels must be 0 and 1, and both there")
@@ -66,7 +67,7 @@ def judged(graph: Graph, data: Sequence[Recording], made: Made, labels: Sequence
                 numbers = [np.mean((a - b) ** 2, keepdims=True) for a, b in zip(numbers, wanted, strict=True)]
             values.append([float(number.reshape(-1)[0]) for number in numbers])
         told = [v for each in values for v in each] if is_each else [float(np.mean(each)) for each in values]
-        return Score(len(labels), auc=_auc(np.asarray(told), truth == 1))
+        return Score(count, len(labels), auc=_auc(np.asarray(told), truth == 1))
     kept = [run[0] for runs in made for run in (runs if is_each else runs[-1:])]
     scores = np.stack(kept).astype(np.float64).reshape(len(kept), -1)
     classes = scores.shape[1]
@@ -77,9 +78,8 @@ def judged(graph: Graph, data: Sequence[Recording], made: Made, labels: Sequence
     confusion = np.zeros((classes, classes), np.int64)
     np.add.at(confusion, (truth, first[:, 0]), 1)
     top = float(np.mean((first[:, :TOP] == truth[:, None]).any(axis=1))) if classes > TOP else None
-    return Score(
-        len(labels), float(np.mean(first[:, 0] == truth)), top, confusion=tuple(map(tuple, confusion.tolist()))
-    )
+    right = float(np.mean(first[:, 0] == truth))
+    return Score(count, len(labels), right, top, confusion=tuple(map(tuple, confusion.tolist())))
 
 
 def _auc(scores: Array, is_one: Array) -> float:

@@ -53,17 +53,24 @@ def is_installed() -> bool:
     return importlib.util.find_spec("tflite_micro") is not None
 
 
-def run(model: bytes, graph: Graph, inputs: Inputs, timeout_seconds: float = TIMEOUT_SECONDS) -> TflmRun:
+def run(
+    model: bytes,
+    graph: Graph,
+    inputs: Inputs,
+    again: Sequence[int] | None = None,
+    timeout_seconds: float = TIMEOUT_SECONDS,
+) -> TflmRun:
     """Runs the model on each of `inputs`, of which there may be none, in the smallest arena that TFLM accepts.
 
-    Variables keep their state from run to run, and begin anew half-way. The graph must be that of the model."""
+    Variables keep their state from run to run, and begin anew before the runs `again`, by default half-way. The graph
+    must be that of the model."""
     _check_runnable(graph)
     job = {
         "model": base64.b64encode(model).decode(),
         "inputs": [(graph.tensors[i].dtype.value, graph.tensors[i].shape) for i in graph.inputs],
         "outputs": len(graph.outputs),
         "runs": [[base64.b64encode(values.tobytes()).decode() for values in one] for one in inputs],
-        "restarts": restarts(graph, len(inputs)),
+        "restarts": restarts(graph, len(inputs)) if again is None else again,
         "refused_bytes": 0,
         "accepted_bytes": _ample_arena(model, graph),
     }
