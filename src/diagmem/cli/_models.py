@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from diagmem.cli._files import GIVEN
+from diagmem.cli._commands import ModelParameter, parameter
 from diagmem.model.errors import LARGEST_FILE_BYTES, DiagmemError, PlanError, UnreadableFileError, one_line
 
 if TYPE_CHECKING:
@@ -26,83 +25,6 @@ LONGEST_PATH = 1000
 """Characters of a model's path that a message shows: all, as a rule."""
 
 STANDARD_INPUT = "-"
-
-
-class ModelParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore]
-    """A path to a .tflite or .onnx file, or zoo:NAME; completes both."""
-
-    name = "model"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        if ctx is not None:
-            ctx.meta[GIVEN] = (*ctx.meta.get(GIVEN, ()), value)
-        if not value:
-            self.fail("the name of a model is empty", param, ctx)
-        return str(value)
-
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
-        from click.shell_completion import CompletionItem
-
-        from diagmem.frontends import zoo
-
-        named = [CompletionItem(f"zoo:{name}") for name in zoo.models() if f"zoo:{name}".startswith(incomplete)]
-        return [*named, CompletionItem(incomplete, type="file")]
-
-
-class ShapeParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore]
-    """The name of an input, which may hold any character, and its shape: `serving:0=1x49x10x1`."""
-
-    name = "shape"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, Shape]:
-        if isinstance(value, tuple):
-            return value
-        found = re.fullmatch(r"(.+)=(\d+(?:[x,]\d+)*)", value, re.DOTALL)
-        if found is None or any(len(size) > 9 for size in re.findall(r"\d+", found[2])):
-            self.fail(f"'{one_line(value)}' is no name and shape; such as input=1x49x10x1.", param, ctx)
-        return found[1], tuple(int(size) for size in re.findall(r"\d+", found[2]))
-
-
-_OPTIONS = (
-    click.option(
-        "--wire",
-        "wires",
-        multiple=True,
-        metavar="A:0=B:0",
-        help="Plan several models as one: output 0 of A.tflite is input 0 of B.tflite; may be repeated.",
-    ),
-    click.option(
-        "--shape",
-        "shapes",
-        type=ShapeParameter(),
-        multiple=True,
-        metavar="NAME=AxBxC",
-        help="Shape of an input that the model leaves open, or one to use instead of its own; may be repeated. With "
-        "--wire also A/NAME, for the model A.tflite.",
-    ),
-    click.option(
-        "--channels-last",
-        is_flag=True,
-        help="Images of an ONNX model have their channels last.  [default: as in the file]",
-    ),
-)
-
-
-def models_argument(function: Command) -> Command:
-    """One or more models, those wired to each other as one: the parameter `sources`."""
-    return _with_models(function, "MODEL...", lambda sources, count: {"sources": sources})
-
-
-def model_argument(function: Command) -> Command:
-    """A single model, or several that are wired to one: the parameter `source`."""
-    return _with_models(function, "MODEL", lambda sources, count: {"source": _only(sources, count)})
-
-
-def optional_model_argument(function: Command) -> Command:
-    """As `model_argument`; `source` is None where no model is given."""
-    return _with_models(
-        function, "[MODEL]", lambda sources, count: {"source": _only(sources, count) if count else None}
-    )
 
 
 def _with_models(function: Command, metavar: str, handed: Callable[[list[Source], int], dict[str, Any]]) -> Command:
@@ -127,8 +49,8 @@ def _with_models(function: Command, metavar: str, handed: Callable[[list[Source]
         return function(*args, **handed(sources, len(models)), **given)
 
     decorated: Any = called
-    for option in reversed(_OPTIONS):
-        decorated = option(decorated)
+    for flag in ("--channels-last", "--shape", "--wire"):
+        decorated = parameter(flag)(decorated)
     is_required = not metavar.startswith("[")
     return click.argument("models", type=ModelParameter(), nargs=-1, required=is_required, metavar=metavar)(decorated)  # type: ignore[no-any-return]
 
@@ -139,6 +61,17 @@ def _only(sources: list[Source], count: int) -> Source:
             f"{count} models are wired to {len(sources)}, and one is needed: wire them all to each other"
         )
     return sources[0]
+
+
+ARGUMENTS: Mapping[str, Callable[[Any], Any]] = {
+    "models": lambda own: _with_models(own, "MODEL...", lambda sources, _: {"sources": sources}),
+    "model": lambda own: _with_models(own, "MODEL", lambda sources, count: {"source": _only(sources, count)}),
+    "optional_model": lambda own: _with_models(
+        own, "[MODEL]", lambda sources, count: {"source": _only(sources, count) if count else None}
+    ),
+}
+"""One or more models, those wired to each other as one: the parameter `sources`. A single model, or several that are
+wired to one: the parameter `source`; None where it may be left out, and is."""
 
 
 def _source(model: str, shapes: Mapping[str, Shape], channels_last: bool) -> Source:

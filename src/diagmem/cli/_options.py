@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,19 +11,12 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from diagmem.cli._commands import completed, everyday
 from diagmem.model.errors import PlanError, check_type, content_of, one_line
-from diagmem.model.pools import parsed_size
 from diagmem.planning.options import OF_A_PLAN, Options
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
-
-CORES = ("cortex-m0", "cortex-m3", "cortex-m4", "cortex-m7", "cortex-m33", "cortex-m55", "riscv32")
-"""Cores by name; a test compares them with the kernels and the emulated machines."""
-
-TWO_CORES = "cortex-m33x2"
-PLACES = ("host", *CORES, TWO_CORES, "tflm")
-RUN_PLACES = ("host", *CORES, "tflm", "litert", "onnxruntime")
 
 TAKEN: Mapping[str, tuple[str, ...]] = {
     # It has --cores of its own: how many threads share a run.
@@ -38,19 +31,6 @@ WHY_NOT = {
 }
 """Command -> why it does not take the other options of a plan, and what does."""
 
-EVERYDAY = {
-    "Chip and limits": ("target", "cpu", "budget", "flash", "kernels"),
-    "Where it runs": ("places", "core", "on", "mhz", "inputs", "place", "threads"),
-    "Your data": ("data", "raw", "pixels", "labels_path", "against"),
-    "What to look at": ("op_index", "method", "elf_paths", "calls"),
-    "How the model runs": ("plan_path", "schedule", "input_rows", "buffers", "together", "effort", "fit"),
-    "What to show and write": (
-        *("output", "out", "name", "layout", "with_layers", "why", "is_markdown", "max_growth", "png_path", "svg_path"),
-        *("force", "verbose", "json_path"),
-    ),
-}
-"""What `--help` shows, by the names of parameters. `--help-all` shows the others too."""
-
 CONFIG = Path("diagmem.toml")
 ALL_HELP = "diagmem.all_help"
 
@@ -60,7 +40,7 @@ class Command(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         named = {parameter.name: parameter for parameter in self.params if isinstance(parameter, click.Option)}
-        for title, names in EVERYDAY.items():
+        for title, names in everyday().items():
             _write_options(ctx, formatter, title, [named.pop(name) for name in names if name in named])
         if ALL_HELP in ctx.meta:
             _write_options(ctx, formatter, "More", list(named.values()))
@@ -105,88 +85,11 @@ def _show_all_help(ctx: click.Context, _: click.Parameter, is_asked: bool) -> No
         ctx.exit()
 
 
-class SizeParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore]
-    """A number of bytes: 65536, 64K, 64KB, 64KiB, 1M. K is 1024 bytes, as everywhere in this field."""
-
-    name = "bytes"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if isinstance(value, int):
-            return value
-        size = parsed_size(value)
-        if size is None:
-            self.fail(f"'{one_line(value)}' is no number of bytes; such as 65536, 64K, 64KiB or 1M.", param, ctx)
-        return size
-
-
-class CoreParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore]
-    """A core that is emulated, by any name that people type for it or for a chip that has it: m4, esp32-c3."""
-
-    name = "core"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        from diagmem.targets import core_named
-
-        try:
-            core = core_named(value)
-        except PlanError as error:
-            self.fail(str(error), param, ctx)
-        if core.cpu not in CORES:
-            self.fail(f"{core.name} is not emulated; known: {', '.join(CORES)}.", param, ctx)
-        return core.cpu
-
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
-        return completed(CORES, incomplete)
-
-
-class PlacesParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore]
-    """Some of the places, with commas between them; cores by any name."""
-
-    name = "places"
-
-    def __init__(self, known: Sequence[str]) -> None:
-        self.known = known
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[str]:
-        given = value.split(",") if isinstance(value, str) else value
-        cores = CoreParameter()
-        return list(dict.fromkeys(one if one in self.known else cores.convert(one, param, ctx) for one in given))
-
-
-def completed(names: Collection[str], incomplete: str) -> list[Any]:
-    """The names that go on as what was typed."""
-    from click.shell_completion import CompletionItem
-
-    return [CompletionItem(name) for name in names if name.lower().startswith(incomplete.lower())]
-
-
 def _completed_target(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
     """Chips and boards; a file that describes one is typed in full."""
     from diagmem.targets import boards, chips
 
     return completed([*(chip.name for chip in chips()), *(board.name for board in boards())], incomplete)
-
-
-def size_option(flag: str, meaning: str) -> Callable[[Function], Function]:
-    return click.option(flag, type=SizeParameter(), metavar="BYTES", help=meaning)
-
-
-def output_option(metavar: str, meaning: str, is_folder: bool = False, required: bool = True) -> Decorator:
-    """`-o`: a file to write, or a folder for several."""
-    kind = click.Path(file_okay=not is_folder, dir_okay=is_folder, path_type=Path)
-    return click.option("-o", "--output", required=required, metavar=metavar, type=kind, help=meaning)
-
-
-def json_option(function: Function) -> Function:
-    return click.option(
-        "--json", "json_path", metavar="PATH", help="Write the result as JSON to PATH; '-': to standard output alone."
-    )(function)
-
-
-def plan_path_option(meaning: str, required: bool = False) -> Callable[[Function], Function]:
-    """`--plan`: a plan that is there already, with what it was made for."""
-    kind = click.Path(path_type=Path)
-    return click.option("--plan", "plan_path", required=required, type=kind, metavar="PLAN.json", help=meaning)
 
 
 NEGATED = {"overlap": "Keep all live tensors apart."}

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-import click
-
-from diagmem.cli._models import ModelParameter
-from diagmem.cli._options import Command, CoreParameter, check_none_given, json_option, plan_options
+from diagmem.cli._commands import command_of
+from diagmem.cli._options import check_none_given
 from diagmem.cli._show import ANSWER_IS_NO, Column, Table, number, show
 from diagmem.cli._work import working
 
@@ -17,19 +15,7 @@ if TYPE_CHECKING:
     from diagmem.reports.difference import Difference, Growth
 
 
-@click.command(short_help="Compare two models or plans.", cls=Command)
-@click.argument("before", type=ModelParameter())
-@click.argument("after", type=ModelParameter())
-@click.option("--on", "core", type=CoreParameter(), metavar="CORE", help="Also count instructions on this core.")
-@click.option("--markdown", "is_markdown", is_flag=True, help="As Markdown, for a pull request.")
-@click.option(
-    "--max-growth",
-    metavar="LIMIT",
-    help="Exit with 1 if RAM, flash, multiply-accumulates or instructions grow by more than a share such as 2%, or "
-    "RAM or flash by more than a number of bytes such as 512B.",
-)
-@plan_options("diff")
-@json_option
+@command_of("diff")
 def command(
     before: str,
     after: str,
@@ -39,17 +25,6 @@ def command(
     json_path: str | None,
     options: Options,
 ) -> None:
-    """Show what changed from BEFORE to AFTER: RAM, flash, multiply-accumulates, and which ops are behind it.
-
-    Each is a model, which is planned with these options, or a plan from `diagmem plan -o PLAN.json`.
-
-    \b
-    Examples:
-      diagmem diff old.tflite new.tflite
-      diagmem diff old.tflite new.tflite --on cortex-m4 --markdown
-      diagmem diff main.json branch.json
-      diagmem diff main.json branch.json --max-growth 2%
-    """
     from diagmem import pipeline
     from diagmem.reports.difference import Growth, markdown
 

@@ -9,17 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from diagmem.cli._commands import command_of
 from diagmem.cli._files import check_is_no_input
-from diagmem.cli._models import by_c_name, model_argument, models_argument, naming_model
-from diagmem.cli._options import (
-    Command,
-    check_none_given,
-    json_option,
-    output_option,
-    plan_option,
-    plan_options,
-    plan_path_option,
-)
+from diagmem.cli._models import by_c_name, naming_model
+from diagmem.cli._options import check_none_given
 from diagmem.cli._show import ANSWER_IS_NO, cost_lines, show, size_text
 from diagmem.cli._text import answer, bars
 from diagmem.cli._work import working
@@ -45,33 +38,14 @@ REFERENCE_WARNING = (
 )
 
 
-@click.group(short_help="Write a plan as C code, or into a .tflite file.", invoke_without_command=True)
+@command_of("emit")
 @click.pass_context
 def command(ctx: click.Context, /) -> None:
-    """Write a plan as C code, or into a .tflite file."""
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 
 
-@command.command("c", cls=Command, short_help="As C99 with a fixed arena.")
-@models_argument
-@output_option("DIR", "Directory to write to; created if missing.", is_folder=True)
-@click.option("--name", help="Name of the files and functions.  [default: the model's name]")
-@click.option(
-    "--layout",
-    type=click.Choice(LAYOUTS),
-    default="plain",
-    show_default=True,
-    help="Plain files, or a library for CMake, Arduino, PlatformIO, Zephyr (a module) or ESP-IDF (a component).",
-)
-@click.option(
-    "--selftest", is_flag=True, help="With a test of itself for the board; --inputs drawn inputs, or --input."
-)
-@click.option("--inputs", type=click.IntRange(1, 100), default=3, show_default=True, help="Of the self-test.")
-@click.option("--input", "data", type=click.Path(path_type=Path), metavar="DATA", help="Of the self-test; see `run`.")
-@plan_path_option("Use this plan, from `diagmem plan -o PLAN.json`.")
-@plan_options("emit c")
-@json_option
+@command_of("emit c", of=command, layout=LAYOUTS)
 def emit_c(
     sources: list[Source],
     output: Path,
@@ -84,20 +58,6 @@ def emit_c(
     json_path: str | None,
     options: Options,
 ) -> None:
-    """Write MODEL as C99 with a fixed arena, ready to compile into firmware.
-
-    Include NAME.h. NAME.c holds the model, NAME_weights.c its constants, NAME_kernels.h the kernels that it uses, and
-    README.md says how to call it. No heap, no operating system, no libraries. A model of the zoo gets random weights.
-
-    \b
-    Examples:
-      diagmem emit c model.tflite -o firmware/model
-      diagmem emit c model.tflite -o firmware/model --target NUCLEO-L4R5ZI
-      diagmem emit c model.tflite -o firmware/model --plan plan.json
-      diagmem emit c model.tflite -o libraries/model --layout arduino
-      diagmem emit c model.tflite -o firmware/model --selftest
-      diagmem emit c ears.tflite eyes.tflite -o both --together keep-outputs
-    """
     from diagmem import pipeline
     from diagmem.pipeline.several import emit_c_together
 
@@ -124,23 +84,7 @@ def emit_c(
     show(json_path, lambda: told, (*verdict, *lines, *cost_lines(cost)), None, ANSWER_IS_NO if verdict else 0, files)
 
 
-@command.command("tflm", short_help="Inside a .tflite file, for TensorFlow Lite Micro.", cls=Command)
-@model_argument
-@output_option("OUT.tflite", "File to write.")
-@plan_path_option("Use this plan, from `diagmem plan --kernels tflm -o PLAN.json`.")
-@plan_option("target")
-@click.option(
-    "--kernels",
-    type=click.Choice(LIBRARIES),
-    default=SAFE_FOR_ALL,
-    show_default=True,
-    help="Kernels in your firmware; see above.",
-)
-@click.option("--align", type=click.IntRange(min=1), default=16, show_default=True, help="Alignment of every offset.")
-@click.option("--keep-inputs", is_flag=True, help="Do not overwrite inputs during a run, as TFLM alone may.")
-@click.option("--skip", type=click.Choice(("remove-channels",)), help="Keep channels that change no output.")
-@click.option("--force", is_flag=True, help="Write the file even if TFLM, where installed, does not run the model.")
-@json_option
+@command_of("emit tflm", of=command, kernels=LIBRARIES)
 def emit_tflm(
     source: Source,
     output: Path,
@@ -153,36 +97,6 @@ def emit_tflm(
     force: bool,
     json_path: str | None,
 ) -> None:
-    """Write MODEL with its arena plan inside, for stock TensorFlow Lite Micro (TFLM).
-
-    TFLM follows the plan without any change to its code. The rest of the file stays the same, byte for byte, after a
-    block of new metadata, with two exceptions: operators are reordered where that needs less memory, and channels that
-    are constant or never read are left out, which makes the file smaller and faster and changes no output.
-
-    How far tensors may overlap depends on the loops of the kernels in your firmware. A plan for other kernels gives
-    wrong results without any error, so the default is safe for all that TFLM is built with, and saves less:
-
-    \b
-      tflm            unknown: safe for each of the following
-      tflm-reference  TFLM's reference kernels only, no OPTIMIZED_KERNEL_DIR
-      cmsis-nn        Arm's CMSIS-NN without MVE: Cortex-M0 to M7, M23, M33
-      cmsis-nn-mve    Arm's CMSIS-NN with MVE (Helium): Cortex-M52, M55, M85
-
-    A model that TFLM's own interpreter does not run, where that is installed, is refused, and nothing is written.
-    Firmware with another TFLM, or with ops of its own, may run it: --force writes the file.
-
-    Other optimised kernels (ESP-NN, Xtensa, ARC, Ceva) are not known: do not use a planned file with them.
-
-    With --target the answer is whether arena and file fit that chip. TFLM's code takes flash too, and is not counted.
-
-    \b
-    Examples:
-      diagmem emit tflm model.tflite -o planned.tflite
-      diagmem emit tflm model.tflite -o planned.tflite --target NUCLEO-L4R5ZI
-      diagmem emit tflm model.tflite -o planned.tflite --kernels cmsis-nn
-      diagmem emit tflm model.tflite -o planned.tflite --plan plan.json
-      diagmem verify planned.tflite --on tflm
-    """
     check_is_no_input(output)
     if plan_path is not None:
         check_none_given("--plan already contains its options")

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import click
-
-from diagmem.cli._models import model_argument, naming_model
-from diagmem.cli._options import json_option
+from diagmem.cli._commands import command_of
+from diagmem.cli._models import naming_model
 from diagmem.cli._show import Column, Table, number, op_text, shape_text, show, size_text
 from diagmem.model.errors import one_line
 
@@ -20,22 +18,8 @@ if TYPE_CHECKING:
 BAR_WIDTH = 30
 
 
-@click.command(short_help="Which op sets the peak: ops, shapes, live bytes.")
-@model_argument
-@json_option
+@command_of("inspect")
 def command(source: Source, json_path: str | None) -> None:
-    """Show the ops of MODEL, the bytes that live at each step, and which op sets the peak.
-
-    Tensors are whole and ops run in the file's order: this is what a runtime needs that only reuses the memory of
-    dead tensors. Idle channels change no output: they are computed from constants only (weights of 0), always have
-    one value after rounding and clamping, or are never read.
-
-    \b
-    Examples:
-      diagmem inspect model.tflite
-      diagmem inspect zoo:mobilenet_v1_0.25_128_int8
-      diagmem inspect model.tflite --json - | jq .peak_bytes
-    """
     from diagmem.reports.inspection import inspect
 
     with naming_model(source.label):

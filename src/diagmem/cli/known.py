@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from diagmem.cli._commands import command_of, completed
 from diagmem.cli._files import write_file
-from diagmem.cli._options import completed, json_option, output_option
 from diagmem.cli._show import Column, Table, number, say, shape_text, show, size_text
 from diagmem.cli._work import working
 
@@ -17,13 +17,8 @@ if TYPE_CHECKING:
     from diagmem.targets import Chip
 
 
-@click.command(short_help="List the supported micro-controllers.")
-@json_option
+@command_of("targets")
 def targets(json_path: str | None) -> None:
-    """List the micro-controllers that `diagmem plan --target` knows, with their memory and its source.
-
-    An arena must fit into one contiguous region of SRAM, unless `diagmem plan --all-memories` splits it.
-    """
     from diagmem.targets import chips
 
     columns = (
@@ -74,21 +69,9 @@ def _completed_model(ctx: click.Context, param: click.Parameter, incomplete: str
     return completed(models(), incomplete)
 
 
-@click.group(short_help="The built-in models; write one as .tflite.", invoke_without_command=True)
-@json_option
+@command_of("zoo")
 @click.pass_context
 def zoo(ctx: click.Context, json_path: str | None) -> None:
-    """List the built-in models: those of the paper, SqueezeNet, and those of MLPerf Tiny.
-
-    Every command takes one of them as zoo:NAME. They have shapes but no weights, so that even the largest loads at
-    once; `diagmem zoo write` adds random weights.
-
-    \b
-    Examples:
-      diagmem zoo
-      diagmem zoo --json - | jq -r '.models[].name'
-      diagmem zoo write vww_96_int8 -o vww.tflite
-    """
     if ctx.invoked_subcommand is not None:
         if json_path:
             raise click.UsageError(f"--json lists the models; it does not go with '{ctx.invoked_subcommand}'.", ctx)
@@ -129,27 +112,8 @@ def _zoo_row(entry: Entry) -> dict[str, Any]:
     }
 
 
-@zoo.command()
-@click.argument("name", shell_complete=_completed_model)
-@output_option("FILE.tflite", "File to write.")
-@click.option(
-    "--seed",
-    default=0,
-    show_default=True,
-    type=click.IntRange(0, 2**32 - 1),
-    help="Of the random weights; the same seed gives the same file.",
-)
+@command_of("zoo write", of=zoo, name=_completed_model)
 def write(name: str, output: Path, seed: int) -> None:
-    """Write the model NAME as a .tflite file that runs, with random weights.
-
-    The weights are scaled so that activations neither die out nor saturate on random inputs (noise between -1 and 1;
-    for int8 models, any bytes).
-
-    \b
-    Examples:
-      diagmem zoo write vww_96_int8 -o vww.tflite
-      diagmem zoo write resnet50_v2 -o resnet.tflite --seed 7
-    """
     from diagmem.frontends.tflite.writer import to_tflite
     from diagmem.frontends.zoo import build
 
@@ -160,31 +124,16 @@ def write(name: str, output: Path, seed: int) -> None:
     say([f"wrote {output}: {size_text(len(content))}"])
 
 
-@click.command(short_help="The JSON Schema of plans.")
+@command_of("schema")
 def schema() -> None:
-    """Print the JSON Schema of what `diagmem plan --json` writes and `diagmem check` reads.
-
-    \b
-    Example:
-      diagmem schema > plan.schema.json
-    """
     from diagmem.backends.json import schema_text
 
     click.echo(schema_text(), nl=False)
 
 
-@click.command(short_help="Script for bash, zsh or fish.")
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@command_of("completion")
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print the completion script for SHELL.
-
-    \b
-    bash:  folder=~/.local/share/bash-completion/completions
-           diagmem completion bash > $folder/diagmem
-    zsh:   diagmem completion zsh > "${fpath[1]}/_diagmem"
-    fish:  diagmem completion fish > ~/.config/fish/completions/diagmem.fish
-    """
     from click.shell_completion import get_completion_class
 
     cls = get_completion_class(shell)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from diagmem.cli._models import model_argument, naming_model
-from diagmem.cli._options import Command, json_option, plan_option
+from diagmem.cli._commands import command_of
+from diagmem.cli._models import naming_model
 from diagmem.cli._show import Column, Table, number, show
 from diagmem.cli._work import progress
 from diagmem.model.errors import one_line
@@ -20,34 +20,8 @@ if TYPE_CHECKING:
     from diagmem.kernels.overlaps import Overlap
 
 
-@click.command(short_help="Safe overlap of each op, by each method.", cls=Command)
-@model_argument
-@click.option("--op", "op_index", type=click.IntRange(min=0), metavar="I", help="Only this op.")
-@click.option(
-    "--method",
-    type=click.Choice(["all", "exact", "algorithmic", "analytical", "paper", "traced"]),
-    default="all",
-    show_default=True,
-    help="Compute O_s by this method only. all: all but traced; algorithmic replays every loop and is slow.",
-)
-@plan_option("kernels")
-@json_option
+@command_of("overlap")
 def command(source: Source, op_index: int | None, method: str, kernels: str | None, json_path: str | None) -> None:
-    """Show how many bytes of each op's input may lie over the end of its output (O_s), by each method.
-
-    \b
-    exact        closed form of what the kernel does; plans are made from it
-    algorithmic  replay of the kernel's loops; must agree with exact
-    analytical   the paper's linear bound, corrected; never above exact
-    paper        the paper's equations as printed; UNSAFE where above exact
-    traced       compiled here and run under valgrind; must agree with exact
-
-    \b
-    Examples:
-      diagmem overlap model.tflite
-      diagmem overlap zoo:resnet50_v2 --op 1
-      diagmem overlap model.tflite --method exact --kernels cmsis-nn --json -
-    """
     from diagmem.kernels import library
     from diagmem.kernels.overlaps import METHODS, overlaps
 

@@ -7,11 +7,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 from diagmem.cli import _show as shown
+from diagmem.cli._commands import command_of
 from diagmem.cli._files import write_drawing, write_file
-from diagmem.cli._options import json_option, output_option
 from diagmem.cli._work import progress
 
 if TYPE_CHECKING:
@@ -21,21 +19,8 @@ if TYPE_CHECKING:
     from diagmem.reports.paper.document import PeakRow
 
 
-@click.command(short_help="The paper, reproduced and corrected.")
-@output_option("DIR", "Write paper.html, paper.md and figures/ to this directory.", is_folder=True, required=False)
-@click.option("--no-png", is_flag=True, help="Write the figures as SVG only.")
-@json_option
+@command_of("paper")
 def command(output: Path | None, no_png: bool, json_path: str | None) -> None:
-    """Reproduce the paper: Tables I to III as published, by its own procedure, and ours; its figures; its errata.
-
-    Without -o the tables are printed. Figures 2 and 3 are traced from compiled code, which needs gcc and valgrind;
-    where they are missing the figures are left out, and the document says so.
-
-    \b
-    Examples:
-      diagmem paper
-      diagmem paper -o reproduced
-    """
     from diagmem.reports.paper.document import TABLE_III, tables
 
     found = tables([_planned(row) for row in progress(TABLE_III, "planning")])

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from diagmem.cli._commands import command_of
 from diagmem.cli._files import write_file
 from diagmem.cli._models import naming_model
-from diagmem.cli._options import json_option
 from diagmem.cli._show import ANSWER_IS_NO, show, size_text
 from diagmem.cli._work import working
 from diagmem.model.errors import DiagmemError, UnsafePlanError, content_of
@@ -24,25 +24,7 @@ if TYPE_CHECKING:
 MOST_FILE_BYTES = 256 << 20
 
 
-@click.command(short_help="The allocator alone: buffers in a CSV file, as for MiniMalloc.")
-@click.argument("buffers", metavar="BUFFERS.csv")
-@click.option("--capacity", type=click.IntRange(min=1), metavar="BYTES", help="Stop when the arena fits into BYTES.")
-@click.option("--separations", "separations_path", metavar="FILE.csv", help="How far apart some pairs must start.")
-@click.option("-o", "--output", metavar="OUT.csv", help="Write the table with offsets; '-': to standard output.")
-@click.option(
-    "--effort",
-    type=click.Choice(["quick", "normal", "thorough"]),
-    default="thorough",
-    show_default=True,
-    help="Search effort: about a tenth of a second, a few seconds, half a minute. Results are deterministic.",
-)
-@click.option(
-    "--time-limit",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="S",
-    help="Stop after S seconds. Results may then differ from run to run.",
-)
-@json_option
+@command_of("place")
 def command(
     buffers: str,
     capacity: int | None,
@@ -52,20 +34,6 @@ def command(
     time_limit: float | None,
     json_path: str | None,
 ) -> None:
-    """Place BUFFERS in the smallest arena that can be found, or within --capacity BYTES.
-
-    BUFFERS is a table in MiniMalloc's CSV format: id, lower, upper (alive in [lower, upper)), size, and optionally
-    alignment, hint, gaps, offset. Offsets in the table are kept if nothing smaller is found. The table of separations
-    has the columns below, above, bytes: where the second buffer starts above the first, it is by at least that much.
-
-    Every placement is checked before it is shown. Exit status 1: none fits --capacity BYTES.
-
-    \b
-    Examples:
-      diagmem place buffers.csv -o placed.csv
-      diagmem place buffers.csv --capacity 1048576 --json -
-      diagmem place buffers.csv --separations overlaps.csv --time-limit 5
-    """
     from diagmem.planning.place.effort import Effort
 
     if json_path == "-" and output == "-":

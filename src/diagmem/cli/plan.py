@@ -11,11 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
+from diagmem.cli._commands import command_of
 from diagmem.cli._limits import Fitting, Limits, Verdict, usual_core
-from diagmem.cli._models import models_argument, naming_model
-from diagmem.cli._options import Command, json_option, output_option, plan_options, size_option
+from diagmem.cli._models import naming_model
 from diagmem.cli._show import ANSWER_IS_NO, BAD_INPUT, show
 from diagmem.cli._text import curve_lines, how, plan_lines, summary
 from diagmem.cli._work import workers, working
@@ -32,38 +30,7 @@ if TYPE_CHECKING:
     from diagmem.reports.why import Chain
 
 
-@click.command(short_help="RAM and flash: before, after, lower bound, fits or not.", cls=Command)
-@models_argument
-@plan_options("plan")
-@size_option("--budget", "RAM that the arena may take, such as 65536, 64K or 1M.")
-@size_option("--flash", "Flash that code and constants may take.")
-@output_option("PLAN.json", "Write the plan to a file, which other commands take with --plan.", required=False)
-@click.option(
-    "--fit",
-    is_flag=True,
-    help="Try rows, streamed input, recomputation and more memories, the cheapest first, until it fits.",
-)
-@click.option("--svg", "svg_path", metavar="FILE", help="Draw the arena to FILE.")
-@click.option(
-    "--pareto", is_flag=True, help="List what less memory costs in multiply-accumulates, up to --recompute times."
-)
-@click.option(
-    "--why",
-    is_flag=False,
-    flag_value="arena",
-    metavar="[TENSOR]",
-    help="Show what holds TENSOR (name or index) at its offset; without TENSOR, what sets the arena.",
-)
-@click.option(
-    "--jobs",
-    type=click.IntRange(min=1),
-    default=1,
-    show_default=True,
-    help="Processes, to plan several models at once.",
-)
-@click.option("--layers", "with_layers", is_flag=True, help="List the layers: work, weights and live RAM of each.")
-@click.option("-v", "--verbose", is_flag=True, help="Show everything: what each step saves, removals, overlaps.")
-@json_option
+@command_of("plan")
 def command(
     sources: list[Source],
     options: Options,
@@ -79,22 +46,6 @@ def command(
     verbose: bool,
     json_path: str | None,
 ) -> None:
-    """Plan the RAM of MODEL: the order of its ops, and where each tensor lies in one arena.
-
-    An op's input and output overlap as far as the kernel allows. Every plan has been replayed byte by byte on shadow
-    memory. If the file already carries a plan, that is shown and checked first.
-
-    \b
-    Examples:
-      diagmem plan model.tflite
-      diagmem plan model.tflite --target NUCLEO-L4R5ZI -o plan.json
-      diagmem plan model.tflite --budget 64K --flash 512K
-      diagmem plan model.tflite --input-rows --layers
-      diagmem plan model.tflite --buffer input=double --buffer output=external
-      diagmem plan model.tflite --kernels tflm-reference --verbose
-      diagmem plan ears.tflite words.tflite --wire ears:0=words:0
-      diagmem plan models/*.tflite --jobs 4
-    """
     # numpy's linear algebra would start threads that nothing here uses; they cost 30 ms.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     limits = Limits(budget, flash, options.chip)

@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
-from diagmem.cli._models import model_argument, naming_model
-from diagmem.cli._options import Command, CoreParameter, json_option, plan_options, plan_path_option
+from diagmem.cli._commands import command_of
+from diagmem.cli._models import naming_model
 from diagmem.cli._show import Column, Table, cost_lines, number, show
 from diagmem.cli._work import working
 
@@ -18,20 +16,7 @@ if TYPE_CHECKING:
     from diagmem.verification.profile import Profile
 
 
-@click.command(short_help="Instructions, MACs and bytes of each op.", cls=Command)
-@model_argument
-@click.option(
-    "--on", "core", type=CoreParameter(), metavar="CORE", help="Where to run it.  [default: the target's, or cortex-m4]"
-)
-@click.option(
-    "--mhz",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="MHZ",
-    help="Clock of the core, to show milliseconds.  [default: the target's highest, on its core]",
-)
-@plan_path_option("Run this plan, from `diagmem plan -o PLAN.json`.")
-@plan_options("profile")
-@json_option
+@command_of("profile")
 def command(
     source: Source,
     core: str | None,
@@ -40,20 +25,6 @@ def command(
     json_path: str | None,
     options: Options,
 ) -> None:
-    """Show what each op of MODEL costs on a core: instructions, cycles, multiply-accumulates, bytes read and written.
-
-    The C code of `diagmem emit c` runs as firmware in QEMU, which counts every instruction; a table for the core and a
-    model of the target's flash give the cycles, with the error that was found on boards (docs/latency.md). Without a
-    target, nothing waits for flash.
-
-    \b
-    Examples:
-      diagmem profile model.tflite --target NUCLEO-L4R5ZI
-      diagmem profile model.tflite --on cortex-m4 --mhz 80
-      diagmem profile model.tflite --schedule rows --input-rows
-      diagmem profile model.tflite --json profile.json
-      diagmem report model.tflite --profile profile.json -o report
-    """
     from diagmem import pipeline
     from diagmem.planning.plan import checked
 

@@ -6,10 +6,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
-from diagmem.cli._models import model_argument, naming_model
-from diagmem.cli._options import Command, json_option, plan_options, plan_path_option
+from diagmem.cli._commands import command_of
+from diagmem.cli._models import naming_model
 from diagmem.cli._show import cost_lines, show, size_text
 from diagmem.cli._work import working
 from diagmem.model.errors import DiagmemError, content_of, one_line
@@ -22,22 +20,7 @@ if TYPE_CHECKING:
 PAGE = "report.html"
 
 
-@click.command(short_help="A page with everything about a plan.", cls=Command)
-@model_argument
-@click.option(
-    "-o",
-    "--output",
-    required=True,
-    metavar="DIR|PAGE.html",
-    type=click.Path(path_type=Path),
-    help="Directory to write to, created if missing; or a file ending in .html, for the page alone.",
-)
-@click.option(
-    "--profile", "profile_path", metavar="FILE", help="Also show instructions, from `diagmem profile --json FILE`."
-)
-@plan_path_option("Show this plan, from `diagmem plan -o PLAN.json`.")
-@plan_options("report")
-@json_option
+@command_of("report")
 def command(
     source: Source,
     output: Path,
@@ -46,19 +29,6 @@ def command(
     json_path: str | None,
     options: Options,
 ) -> None:
-    """Write a page about MODEL's plan to DIR: report.html, plan.json, and the pictures as SVG and PNG; or to PAGE.html,
-    the page alone.
-
-    The page shows the arena before and after, step by step, the overlap of each op by every method, and which
-    micro-controllers it fits. It is one file and needs no network.
-
-    \b
-    Examples:
-      diagmem report model.tflite -o report
-      diagmem report model.tflite -o report.html
-      diagmem report zoo:vww_96_int8 --kernels tflm-reference -o vww
-      diagmem report model.tflite --profile profile.json -o report
-    """
     from diagmem import pipeline
 
     is_page = output.suffix.lower() == ".html" and not output.is_dir()

@@ -8,15 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from diagmem.cli._models import models_argument, naming_model
-from diagmem.cli._options import (
-    RUN_PLACES,
-    Command,
-    PlacesParameter,
-    json_option,
-    plan_options,
-    plan_path_option,
-)
+from diagmem.cli._commands import RUN_PLACES, PlacesParameter, command_of
+from diagmem.cli._models import naming_model
 from diagmem.cli._show import Column, Table, count_text, number, show
 from diagmem.cli._work import working
 from diagmem.model.errors import one_line
@@ -47,43 +40,7 @@ class _PixelsParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore
         return found
 
 
-@click.command(short_help="Run on your own data; accuracy.", cls=Command)
-@models_argument
-@click.option(
-    "--on",
-    "places",
-    type=PlacesParameter(RUN_PLACES),
-    default="host",
-    show_default=True,
-    metavar="PLACE,…",
-    help="Where to run it; several with commas.",
-)
-@click.option(
-    "--input",
-    "data",
-    required=True,
-    type=click.Path(path_type=Path),
-    metavar="DATA",
-    help="A file (.npy, .npz, .wav, .png, .jpg, .bin), or a folder of such.",
-)
-@click.option(
-    "--output", "-o", type=click.Path(path_type=Path), metavar="Y", help="Write outputs to this .npy or .npz."
-)
-@click.option("--raw", is_flag=True, help="Data holds stored values, and so do the outputs.")
-@click.option("--pixels", type=_PixelsParameter(), metavar="LOW..HIGH", help="What pixels of pictures become.")
-@click.option(
-    "--labels",
-    "labels_path",
-    type=click.Path(path_type=Path),
-    metavar="LABELS",
-    help="Classes from 0, to show accuracy: .npy, lines of a text, or `file,class` in a .csv.",
-)
-@click.option(
-    "--against", metavar="MODEL", help="Show how far outputs are from those of this model, such as the float one."
-)
-@plan_path_option("Run the C code with this plan, from `diagmem plan -o PLAN.json`.")
-@plan_options("run")
-@json_option
+@command_of("run", places=PlacesParameter(RUN_PLACES), pixels=_PixelsParameter())
 def command(
     sources: list[Source],
     places: list[str],
@@ -97,35 +54,6 @@ def command(
     json_path: str | None,
     options: Options,
 ) -> None:
-    """Run MODEL on your own data, at the speed of C, and show how good it is.
-
-    Its C code is compiled for this machine and gives the bytes that firmware will give. Numbers are real ones, which
-    become stored values as the model says; --raw is for stored values. An array may have an axis of runs more.
-
-    \b
-      .npy, .npz  arrays; an .npz has one for each input, by its name
-      .wav        samples from -1 to 1, or of 16 bits where the input takes such;
-                  as many for each run as the input holds
-      .png, .jpg  resized to the input, pixels as --pixels says
-      .bin        stored values of all inputs
-      a folder    its files one by one; state begins anew with each
-
-    \b
-    Places:
-      host        its C code here; the fastest
-      cortex-m4   its C code as firmware on an emulated core, or on a chip with it
-      tflm, litert, onnxruntime
-                  its file in TensorFlow Lite Micro, LiteRT or onnxruntime
-
-    \b
-    Examples:
-      diagmem run kws.tflite --input x.npy -o y.npy
-      diagmem run kws.tflite --input recordings --labels labels.csv
-      diagmem run vww.tflite --input photos --pixels 0..255 --labels labels.csv
-      diagmem run int8.tflite small.tflite --input x.npy --labels y.npy --target NUCLEO-L4R5ZI
-      diagmem run int8.tflite --input x.npy --against float.onnx
-      diagmem run int8.tflite --input x.npy --on host,cortex-m4,litert -o y.npz
-    """
     if len(sources) > 1 and plan_path:
         raise click.UsageError("--plan takes one MODEL.")
     if len(sources) * len(places) > 1 and output:

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from diagmem.cli._commands import command_of
 from diagmem.cli._files import write_file
-from diagmem.cli._options import Command, plan_options
 from diagmem.cli._show import count_text, say
 from diagmem.cli._work import workers, working
 from diagmem.model.errors import DiagmemError, content_of, install_command, one_line
@@ -37,34 +37,8 @@ AT_ONCE = 4
 CONNECT_SECONDS = 10
 
 
-@click.command(short_help="Plan many models, on this machine or on a cluster.", cls=Command)
-@click.argument("models", nargs=-1, required=True, metavar="MODELS...")
-@click.option(
-    "--out",
-    required=True,
-    metavar="FILE.jsonl",
-    help="Append a line for each model; an existing file is continued. FILE.parquet: write a table.",
-)
-@click.option("--on", "place", default=LOCAL, show_default=True, metavar="WHERE", help="local, or dask://HOST:PORT.")
-@click.option(
-    "--jobs", type=click.IntRange(min=1), metavar="N", help="Processes on this machine.  [default: all cores]"
-)
-@plan_options("sweep")
+@command_of("sweep")
 def command(models: tuple[str, ...], out: str, place: str, jobs: int | None, options: Options) -> None:
-    """Plan MODELS (files, patterns such as 'models/*.tflite', zoo:NAME), and write a line of JSON for each.
-
-    A model that cannot be planned gets a line with its error, the others go on, and the status is then 2. Started
-    again with the same FILE and options, a sweep continues: models that have a line and have not changed are skipped.
-
-    With dask://HOST:PORT the work is done by a Dask cluster (extra `sweep`), whose workers need diagmem but not the
-    files. With FILE.parquet (the same extra) the result is a table with a row for each model.
-
-    \b
-    Examples:
-      diagmem sweep 'models/*.tflite' --out results.jsonl
-      diagmem sweep 'models/*.tflite' --target NUCLEO-L4R5ZI --out all.jsonl
-      diagmem sweep 'models/*.tflite' --on dask://10.0.0.5:8786 --out all.jsonl
-    """
     from diagmem.pipeline.several import keys_of, swept
 
     results, found, begin = _Results(Path(out)), _found(models), time.perf_counter()

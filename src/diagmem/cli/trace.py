@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from diagmem.cli._models import naming_model, optional_model_argument
-from diagmem.cli._options import Command, json_option, plan_options
+from diagmem.cli._commands import command_of
+from diagmem.cli._models import naming_model
 from diagmem.cli._show import Column, Table, number, show, size_text
 from diagmem.cli._work import progress, working
 from diagmem.model.errors import UnsafePlanError
@@ -28,35 +28,7 @@ KERNEL_ALIGN_BYTES = 4
 """Alignment to plan for, for kernels of which nothing else is known: they may load words."""
 
 
-@click.command(short_help="Overlap and pictures from compiled kernels.", cls=Command)
-@optional_model_argument
-@click.option("--op", "op_index", type=click.IntRange(min=0), metavar="I", help="Only this op of the model.")
-@click.option(
-    "--on",
-    metavar="CORE",
-    help="Where the code runs: x86, cortex-m0, -m3, -m4, -m7 or -m33.  [default: x86; for ELF files what they are for]",
-)
-@click.option(
-    "--elf",
-    "elf_paths",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    multiple=True,
-    metavar="FILE",
-    help="Trace a kernel of this ELF file, object or archive instead of a model; may be given more than once.",
-)
-@click.option(
-    "--call",
-    "calls",
-    multiple=True,
-    metavar="CALL",
-    help="How to call the kernel: 'name(arguments)', or a TOML file of such calls. Needs --elf.",
-)
-@plan_options("trace")
-@json_option
-@click.option(
-    "--png", "png_path", type=click.Path(dir_okay=False, path_type=Path), help="Draw it; needs the extra plot."
-)
-@click.option("--svg", "svg_path", type=click.Path(dir_okay=False, path_type=Path), help="Draw it.")
+@command_of("trace")
 def command(
     source: Source | None,
     op_index: int | None,
@@ -68,30 +40,6 @@ def command(
     png_path: Path | None,
     svg_path: Path | None,
 ) -> None:
-    """Trace the loads and stores of compiled kernels: those of MODEL's generated C, or any kernel in an ELF file.
-
-    O_s follows from what the code really does, so no source is needed. Code whose access pattern depends on the data
-    is refused.
-    A trace written with --json can be planned with: diagmem plan MODEL --kernels traced:FILE.json.
-
-    A whole model is also run as planned, before and after overlap: its peak must be the plan's arena, and no value may
-    be lost. That is what --png and --svg draw. With --schedule rows it runs row by row, and every row is compared.
-
-    \b
-    Arguments of a call:
-      input int8[16, 16, 8]      pointer; also output, scratch, constant
-      constant int32[4] = {1, 2, 3, 4}
-      int32 7, float 0.5, null   numbers, a null pointer
-      struct(int32 1, input int8[64], int16 0 * 8)    pointer to a struct
-
-    \b
-    Examples:
-      diagmem trace model.tflite --png before_after.png
-      diagmem trace model.tflite --schedule rows --input-rows --svg rows.svg
-      diagmem trace zoo:kws_dscnn_int8 --op 2 --on cortex-m4 --png op2.png
-      diagmem trace --elf relu.o --call 'relu(input int8[64], output int8[64])'
-      diagmem trace --elf vendor.elf --call calls.toml --json vendor.json
-    """
     from diagmem.tracing.kernel import NATIVE, PLACES
 
     if on is not None and on not in PLACES:

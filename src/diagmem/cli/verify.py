@@ -8,16 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from diagmem.cli._models import by_c_name, models_argument, naming_model
-from diagmem.cli._options import (
-    PLACES,
-    RUN_PLACES,
-    Command,
-    PlacesParameter,
-    json_option,
-    plan_options,
-    plan_path_option,
-)
+from diagmem.cli._commands import PLACES, RUN_PLACES, PlacesParameter, command_of
+from diagmem.cli._models import by_c_name, naming_model
 from diagmem.cli._show import ANSWER_IS_NO, Column, Table, count_text, number, show
 from diagmem.cli._work import working
 from diagmem.model.errors import PlanError, one_line
@@ -48,47 +40,7 @@ class _CoresParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore]
         return list(dict.fromkeys(int(one) for one in found))
 
 
-@click.command(short_help="Build, run, and compare bit for bit.", cls=Command)
-@models_argument
-@click.option(
-    "--on",
-    "places",
-    type=PlacesParameter((*PLACES, *RUN_PLACES)),
-    metavar="PLACE,…",
-    help="Where to run it; several with commas.  [default: host, and the core of the target]",
-)
-@click.option("--inputs", type=click.IntRange(min=1), default=50, show_default=True, help="Number of inputs to run.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the random inputs.")
-@click.option(
-    "--board",
-    "log_path",
-    metavar="LOG",
-    help="Judge what a board has said in its self-test (`emit c --selftest`): a file, or '-' for standard input.",
-)
-@click.option(
-    "--input", "data", type=click.Path(path_type=Path), metavar="DATA", help="Your own inputs; see `diagmem run`."
-)
-@click.option(
-    "--expect",
-    type=click.Path(path_type=Path),
-    metavar="Y",
-    help="With --input: outputs that must come of it, .npy or .npz.",
-)
-@click.option(
-    "--tolerance", type=click.FloatRange(min=0), default=0.0, show_default=True, help="How far --expect may be off."
-)
-@plan_path_option("Run the C code with this plan, from `diagmem plan -o PLAN.json`.")
-@click.option("--no-check", is_flag=True, help="Run the plan even if it is not safe, to see it fail.")
-@click.option(
-    "--cores",
-    "threads",
-    type=_CoresParameter(),
-    default="1",
-    metavar="N,N,…",
-    help="On the host: share the run among N threads, one for each core; several numbers with commas.",
-)
-@plan_options("verify")
-@json_option
+@command_of("verify", places=PlacesParameter((*PLACES, *RUN_PLACES)), threads=_CoresParameter())
 def command(
     sources: list[Source],
     places: list[str] | None,
@@ -101,33 +53,6 @@ def command(
     options: Options,
     **outside: Any,
 ) -> None:
-    """Build and run MODEL as it is emitted, and compare every byte with what it should be.
-
-    Inputs are edge values, noise and images of many scales; the same seed gives the same inputs. A NaN equals any
-    other NaN. Differences from other runtimes on purpose are told; what no other runtime has seen is UNCONFIRMED.
-
-    \b
-      host  its C code here, under the address and undefined-behaviour sanitizers:
-            every operation compared with numpy, outputs with TFLM, LiteRT or
-            onnxruntime, whichever is installed and runs it; with --cores on
-            several threads, some delayed, under the thread sanitizer
-      cortex-m0, -m3, -m4, -m7, -m33, -m55, riscv32, or a chip with such a core
-            its C code as firmware in QEMU, with that core's kernels: sizes,
-            stack and instructions are measured as well
-      cortex-m33x2  the same on two cores that share the run
-      tflm  its .tflite file with a plan inside (the one it carries, or a new
-            one), in TensorFlow Lite Micro's own interpreter
-
-    \b
-    Examples:
-      diagmem verify model.tflite --target NUCLEO-L4R5ZI
-      diagmem verify model.tflite --on host,cortex-m4
-      diagmem verify model.tflite --on host,cortex-m33x2 --cores 2,3,4
-      diagmem verify planned.tflite --on tflm --inputs 200
-      diagmem verify ears.tflite eyes.tflite --together keep-outputs
-      diagmem verify model.tflite --input x.npy --expect y.npy --tolerance 0.01
-      diagmem verify model.tflite --target NUCLEO-L4R5ZI --board serial.log
-    """
     from diagmem import pipeline
     from diagmem.pipeline.several import verify_together
 

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from diagmem.cli._models import ModelParameter, naming_model
+from diagmem.cli._commands import command_of
+from diagmem.cli._models import naming_model
 from diagmem.model.errors import DiagmemError
 
 if TYPE_CHECKING:
@@ -24,28 +25,8 @@ if TYPE_CHECKING:
 ANY_PORT = 0
 
 
-@click.command(short_help="Local web page: drop a model on it.")
-@click.argument("model", type=ModelParameter(), required=False)
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=ANY_PORT,
-    metavar="N",
-    help="Port of 127.0.0.1 to listen on.  [default: any free one]",
-)
-@click.option("--no-browser", is_flag=True, help="Only show the address.")
+@command_of("ui")
 def command(model: str | None, port: int, no_browser: bool) -> None:
-    """Open a page on which models are planned: drop a .tflite or .onnx file on it, or give MODEL here.
-
-    Switch options and see what they save; compare two plans; download C code, a planned .tflite file, the plan or the
-    report. No model leaves this machine, and nothing is kept after you end it with Ctrl-C.
-
-    \b
-    Examples:
-      diagmem ui
-      diagmem ui model.tflite
-      diagmem ui zoo:vww_96_int8 --port 8000 --no-browser
-    """
     from diagmem.cli.ui.jobs import Workers
     from diagmem.cli.ui.server import Server, Shelf, page
 

@@ -24,7 +24,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from diagmem import pipeline
-from diagmem.cli._options import CORES
+from diagmem.cli._commands import CORES
 from diagmem.cli.emit import LAYOUTS
 from diagmem.cli.ui.jobs import JOBS, Given, Job, Workers, packed
 from diagmem.cli.ui.switches import GROUPS, as_json, settings_of

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import click
 
-from diagmem.cli._models import ShapeParameter
+from diagmem.cli._commands import ShapeParameter
 from diagmem.cli._options import NEGATED
 from diagmem.kernels import CPUS, LIBRARIES
 from diagmem.kernels import library as library_named
