@@ -3,10 +3,13 @@ judged by what numpy computes."""
 
 from __future__ import annotations
 
+import io
+import os
 import re
 import shutil
 import subprocess
 import time
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +26,7 @@ from diagmem.planning.options import Options
 from diagmem.verification.selftest import LogError
 from tests.backends.c.models import compiler, tiny
 from tests.cli.calling import call
+from tests.profiles import some
 from tests.streams import stream
 
 GRAPH = tiny()
@@ -59,7 +63,7 @@ WAYS: Sequence[dict[str, Any]] = [
 def test_it_passes_where_all_is_right(options: dict[str, Any], tmp_path: Path) -> None:
     """Whole, by rows, streamed, in two memories: and the report is judged to be right."""
     log = built(diagmem.emit_c(GRAPH, name="net", selftest=2, **options).files, tmp_path)
-    assert log.endswith("result ok\nreturned 0\n")
+    assert re.search(r"\nresult ok [0-9a-f]{8}\nreturned 0\n$", log)
     found = board_report(diagmem.Source(GRAPH), log, Options.of(options))
     assert (found.ok, found.runs, found.arena_bytes <= found.cost.ram.arena_bytes) == (True, 2, True)
     assert all(op.cycles is None for op in found.ops)
@@ -111,26 +115,104 @@ def test_a_fault_is_found_and_its_op_named(kind: str, schedule: str, tmp_path: P
     assert kind in failure
 
 
+def sealed(log: str) -> str:
+    """With the CRC that belongs to its lines."""
+    text = re.sub(r"^(result \w+) .*\n", r"\1 ", log, flags=re.MULTILINE).split("returned")[0]
+    return f"{text}{zlib.crc32(text.encode()):08x}\n"
+
+
 def test_what_a_board_says_of_itself_is_not_believed(tmp_path: Path) -> None:
-    """A changed CRC counts, whatever stands behind it; lost lines and another plan are said."""
+    """A changed CRC counts, whatever stands behind it; what is missing, another plan and other inputs are said."""
     options: dict[str, Any] = {"schedule": "best"}
     log = built(diagmem.emit_c(GRAPH, name="net", selftest=2, **options).files, tmp_path)
     source, asked = diagmem.Source(GRAPH), Options.of(options)
-    changed = re.sub(r"^(op 1 0 )[0-9a-f]{8}", r"\g<1>00000000", log, flags=re.MULTILINE)
+    assert board_report(source, sealed(log), asked).ok
+    changed = sealed(re.sub(r"^(op 1 0 )[0-9a-f]{8}", r"\g<1>00000000", log, flags=re.MULTILINE))
     failure = board_report(source, changed, asked).failure
     assert failure is not None
     assert "in run 1" in failure
-    assert board_report(source, "noise\r\n" + log.replace("\n", "\r\n"), asked).ok
-    assert not board_report(source, log.replace("guards ok", "guards BROKEN"), asked).ok
+    assert not board_report(source, sealed(log.replace("guards ok", "guards BROKEN")), asked).ok
+    line = re.search(r"^op 1 0 .*\n", log, re.MULTILINE)
+    assert line is not None
     for text, why in (
-        (re.sub(r"^op 1 0 .*\n", "", log, flags=re.MULTILINE), "was text lost"),
-        (log.replace("result ok", ""), "does not come to its end"),
-        ("nothing", "no line begins with"),
+        (log.replace(line[0], ""), "no line for op 0 in run 1"),
+        (log.replace(line[0], line[0] * 2), "op 0 of run 1 twice"),
+        (log.replace(line[0], line[0] + "op 1 99 00000000 0 ok\n"), "lines of its own"),
         (re.sub("plan .{8}", "plan 12345678", log), "another plan"),
         (re.sub("inputs .*", "inputs 1:99:3", log), "names no inputs"),
+        (re.sub("plan .*\n", "", log), "no plan"),
     ):
         with pytest.raises(LogError, match=why):
-            board_report(source, text, asked)
+            board_report(source, sealed(text), asked)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A report as it comes from a board."""
+    options: dict[str, Any] = {"schedule": "best"}
+    return built(diagmem.emit_c(GRAPH, name="net", selftest=2, **options).files, tmp_path_factory.mktemp("whole"))
+
+
+def judge(log: str) -> bool:
+    return board_report(diagmem.Source(GRAPH), log, Options.of({"schedule": "best"})).ok
+
+
+def test_what_terminals_and_others_add_is_left_out(whole: str) -> None:
+    """Line ends, times, colours, lines of an operating system, half a report before and one begun behind."""
+    timed = "".join(f"12:34:56.789 -> {line}\r\n" for line in whole.splitlines())
+    coloured = "".join(f"\x1b[0;32m{line}\x1b[0m\n" for line in whole.splitlines())
+    chatty = whole.replace("\nop 1 0", "\nE (5303) task_wdt: \x00\xff idle\nop 1 0")
+    for log in (timed, coloured, chatty, whole[150:] + whole, whole + whole[:150], whole * 3):
+        assert judge(log)
+
+
+def test_text_that_was_lost_or_garbled(whole: str) -> None:
+    """Whatever happens to a report on its way is said in one line, and nothing of it taken for true."""
+    rng = np.random.default_rng(0)
+    report = whole.split("returned")[0]
+    lines = report.splitlines(keepends=True)
+    for _ in range(some(150)):
+        at, length = int(rng.integers(0, len(report) - 2)), int(rng.integers(1, 60))
+        first, second = sorted(rng.choice(len(lines), 2, replace=False))
+        swapped = [*lines]
+        swapped[first], swapped[second] = lines[second], lines[first]
+        other = chr(32 + (ord(report[at]) - 31) % 90)
+        for log in (report[:at], report[:at] + report[at + length :], report[:at] + other + report[at + 1 :]):
+            if log.strip() != report.strip():
+                with pytest.raises(LogError, match="no whole report"):
+                    judge(log)
+        if lines[first] != lines[second]:
+            for log in ("".join(swapped), "".join([*lines[:second], lines[first], *lines[second:]])):
+                with pytest.raises(LogError, match=r"no whole report|names no plan"):
+                    judge(log)
+
+
+def test_hostile_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bytes of every value, one endless line, many beginnings, pipes and devices: one line each, and nothing of them
+    in a terminal."""
+    every = bytes(range(256)) * 40
+    begin, path = b"diagmem selftest 1 net\n", tmp_path / "log"
+    for content in (
+        b"",
+        every,
+        b"op 0 0 \x1b]0;owned\x07" * 1000,
+        begin * 20_000,
+        begin + b"x" * 3_000_000,
+        begin + b"plan 00000000 inputs \x1b[31mred\nresult ok 00000000\n",
+        begin + b"result ok 00000000\n" * 100_000,
+    ):
+        path.write_bytes(content)
+        for where in (str(path), "-"):
+            monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
+            done = call("verify", "zoo:kws_dscnn_int8", "--board", where)
+            assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr[:300]
+            assert (done.stderr[:-1] + done.stdout).isprintable()
+    with path.open("wb") as file:
+        file.truncate(2**25)
+    os.mkfifo(tmp_path / "pipe")
+    for bad, why in ((path, "larger"), (tmp_path / "pipe", "no regular file"), (Path("/dev/zero"), "no regular file")):
+        done = call("verify", "zoo:kws_dscnn_int8", "--board", str(bad))
+        assert (done.returncode, done.stderr.count("\n"), why in done.stderr) == (2, 1, True), done.stderr
 
 
 @pytest.mark.parametrize("dtype", [DType.INT8, DType.UINT8, DType.INT16, DType.FLOAT32, DType.INT32])
@@ -145,6 +227,46 @@ def test_drawn_values_stay_in_range(dtype: DType) -> None:
         low, high = np.iinfo(dtype.numpy).min, np.iinfo(dtype.numpy).max
     assert low <= strong.min() < strong.max() <= high
     assert np.ptp(strong) > 0.97 * (high - low)
+
+
+@pytest.mark.parametrize(
+    ("tool", "flags"),
+    [
+        ("arm-none-eabi-gcc", ("-mcpu=cortex-m0", "-mthumb")),
+        ("arm-none-eabi-gcc", ("-mcpu=cortex-m7", "-mthumb")),
+        ("riscv64-unknown-elf-gcc", ("-march=rv32imc", "-mabi=ilp32", "--specs=picolibc.specs")),
+        (
+            "riscv64-unknown-elf-gcc",
+            ("-march=rv32imc_zicsr", "-mabi=ilp32", "--specs=picolibc.specs", "-DPICO_RISCV=1"),
+        ),
+        ("gcc", ("-DESP_PLATFORM", "-Istub")),
+    ],
+    ids=str,
+)
+def test_it_compiles_with_each_counter_of_cycles(tool: str, flags: tuple[str, ...], tmp_path: Path) -> None:
+    """Without a warning, with SysTick, `DWT`, `mcycle`, and what ESP-IDF offers."""
+    diagmem.emit_c(GRAPH, name="net", selftest=1).write(tmp_path)
+    (tmp_path / "stub").mkdir()
+    (tmp_path / "stub" / "esp_cpu.h").write_text("static inline int esp_cpu_get_cycle_count(void) { return 1; }\n")
+    for name in ("net.c", "net_selftest.c"):
+        subprocess.run([compiler(tool), *STRICT, *flags, "-c", name, "-o", "out.o"], check=True, cwd=tmp_path)
+
+
+def test_a_counter_of_ones_own(tmp_path: Path) -> None:
+    """It is asked before and after each operation; what starts and stops it is called once."""
+    files = diagmem.emit_c(GRAPH, name="net", selftest=3, schedule="best").files
+    own = """
+#include <stdint.h>
+static uint32_t now;
+static inline uint32_t count(void) { return now += 7; }
+#define NET_SELFTEST_START() (now = 0xFFFFFFF0u)
+#define NET_SELFTEST_CYCLES() count()
+"""
+    test = files["net_selftest.c"].decode()
+    log = built({**files, "net_selftest.c": (own + test).encode()}, tmp_path)
+    found = board_report(diagmem.Source(GRAPH), log, Options.of({"schedule": "best"}))
+    assert found.ok
+    assert [op.cycles for op in found.ops] == [7] * len(found.ops)
 
 
 def test_every_step_has_its_places() -> None:

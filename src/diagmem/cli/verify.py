@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from diagmem.cli._commands import PLACES, RUN_PLACES, PlacesParameter, command_of
-from diagmem.cli._models import by_c_name, naming_model
+from diagmem.cli._models import STANDARD_INPUT, by_c_name, naming_model
 from diagmem.cli._show import ANSWER_IS_NO, Column, Table, count_text, number, show
 from diagmem.cli._work import working
 from diagmem.model.errors import PlanError, one_line
@@ -113,12 +114,28 @@ def _verify_outside(
 
 
 def _log(path: str) -> str:
-    from diagmem.model.errors import reading
-    from diagmem.verification.selftest import LARGEST_LOG_BYTES
+    """What a board has printed: all of a file, or of standard input what comes before a whole report ends, for a serial
+    port has no end."""
+    from diagmem.model.errors import content_of
+    from diagmem.verification.selftest import LARGEST_LOG_BYTES, LogError, last_report
 
-    with reading(), click.open_file(path, "rb") as file:
-        text: bytes = file.read(LARGEST_LOG_BYTES)
-    return text.decode(errors="replace")
+    if path != STANDARD_INPUT:
+        return content_of(path, LARGEST_LOG_BYTES).decode(errors="replace")
+    left, lines, garbled = LARGEST_LOG_BYTES, list[bytes](), ""
+    while left > 0 and (line := sys.stdin.buffer.readline(left)):
+        left -= len(line)
+        if b"diagmem selftest" in line:
+            lines = []
+        lines.append(line)
+        if b"result" in line:
+            text, lines = b"".join(lines).decode(errors="replace"), []
+            try:
+                last_report(text)
+            except LogError:
+                garbled = text if "diagmem selftest" in text else garbled
+            else:
+                return text
+    return b"".join(lines).decode(errors="replace") if lines and not garbled else garbled
 
 
 def _board_lines(found: BoardReport) -> Iterator[str | Table]:
@@ -136,12 +153,12 @@ def _board_lines(found: BoardReport) -> Iterator[str | Table]:
             op.node.op.kind,
             "" if op.cycles is None else f"{op.cycles:,}",
             "" if op.cycles is None or not cycles else f"{100 * op.cycles / cycles:.1f} %",
-            "" if op.is_right else "DIFFERS",
+            "" if op.equal else "DIFFERS",
         )
         for op in found.ops
     ]
     columns = (number("op"), Column("kind"), number("cycles", 1), number("share", 1), Column("", 1))
-    yield Table(columns, rows, [n for n, op in enumerate(found.ops) if not op.is_right])
+    yield Table(columns, rows, [n for n, op in enumerate(found.ops) if not op.equal])
     yield ""
     ram = found.cost.ram
     yield f"arena {found.arena_bytes:,} B written to, of {ram.arena_bytes:,}"

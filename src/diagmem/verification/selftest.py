@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,11 +99,12 @@ class LogError(DiagmemError):
 
 @dataclass(frozen=True, slots=True)
 class BoardOp:
-    """An op as a board ran it: `cycles` of the last run, None where nothing counted them. `is_right` in all runs."""
+    """An op as a board ran it: `cycles`: the median of its runs, None where nothing counted them. `equal`: in all runs
+    to what it must make."""
 
     node: Node
     cycles: int | None
-    is_right: bool
+    equal: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,36 +140,72 @@ class BoardReport:
             "cycles": self.cycles,
             "cost": self.cost.to_json(),
             "ops": [
-                {"index": op.node.op.number, "kind": op.node.op.kind, "cycles": op.cycles, "is_right": op.is_right}
+                {"index": op.node.op.number, "kind": op.node.op.kind, "cycles": op.cycles, "equal": op.equal}
                 for op in self.ops
             ],
         }
 
 
-LARGEST_LOG_BYTES = 2**24
+LARGEST_LOG_BYTES, LONGEST_LINE = 2**24, 4096
+
+ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+BEGIN = r"diagmem selftest 1 [A-Za-z0-9_]+"
+LINE = re.compile(
+    rf"(?:^|\s)({BEGIN}|plan [0-9a-f]{{8}} inputs [0-9a-z:,]+"
+    r"|op \d{1,9} \d{1,9} [0-9a-f]{8} \d{1,10} (?:ok|DIFFERS)"
+    r"|arena \d{1,10}|stack \d{1,10}|guards (?:ok|BROKEN)|result (?:ok|FAILED) [0-9a-f]{8})$"
+)
+"""A line of a report. Terminals put the time before it, or a colour."""
+
+
+def lines_of_reports(text: str) -> Iterator[str]:
+    """What may be lines of a report, without what others have printed."""
+    for line in text.splitlines():
+        found = LINE.search(ANSI.sub("", line).rstrip()) if len(line) <= LONGEST_LINE else None
+        if found is not None:
+            yield found[1]
+
+
+def is_whole(lines: Sequence[str]) -> bool:
+    """Whether these lines are a report from its first to its last one, each as it was sent."""
+    *before, last = lines
+    result, _, crc = last.rpartition(" ")
+    sent = "".join(f"{line}\n" for line in before) + result + " "
+    return result.startswith("result") and f"{zlib.crc32(sent.encode()):08x}" == crc
+
+
+def last_report(log: str) -> list[str]:
+    """The lines of the last whole report in what came over a serial port."""
+    begun: list[list[str]] = []
+    for line in lines_of_reports(log):
+        if re.fullmatch(BEGIN, line):
+            begun.append([])
+        if begun and not (begun[-1] and begun[-1][-1].startswith("result")):
+            begun[-1].append(line)
+    found = next((lines for lines in reversed(begun) if is_whole(lines)), None)
+    if found is None:
+        ends = any(lines[-1].startswith("result") for lines in begun)
+        why = "text was lost or garbled on its way" if ends else "it begins, and does not come to its end"
+        raise LogError(
+            f"there is no whole report of a self-test: {why if begun else 'no line is `diagmem selftest 1 NAME`'}"
+        )
+    return found
 
 
 def reported(costs: Costs, log: str, test: SelfTest | None = None) -> BoardReport:
     """The last whole report in what came over a serial port, judged by what numpy computes: not by what the board says
     of itself. `test`: what the board was given, if its inputs were not drawn."""
-    program = costs.firmware
-    begins = [found.start() for found in re.finditer(r"^diagmem selftest 1 ", log, re.MULTILINE)]
-    whole = [log[at:end] for at, end in zip(begins, [*begins, len(log)][1:], strict=True)]
-    whole = [text for text in whole if re.search(r"^result (?:ok|FAILED)\s*$", text, re.MULTILINE)]
-    if not whole:
-        why = "it begins, and does not come to its end" if begins else "no line begins with `diagmem selftest 1`"
-        raise LogError(f"there is no whole report of a self-test: {why}")
-    lines = whole[-1].splitlines()
-    head = re.fullmatch(r"plan ([0-9a-f]{8}) inputs (\S+)", lines[1].strip()) if len(lines) > 1 else None
-    if head is None:
-        raise LogError(f"the second line of the report is no plan: '{one_line(lines[1] if lines[1:] else '')}'")
-    if head[1] != plan_mark(program):
+    program, lines = costs.firmware, last_report(log)
+    head = [line.split() for line in lines if line.startswith("plan ")]
+    if len(head) != 1:
+        raise LogError("the report names no plan, or several")
+    ((_, mark, _, inputs),) = head
+    if mark != plan_mark(program):
         raise LogError(
-            f"the board runs another plan ({head[1]}; this one is {plan_mark(program)}): give the options or the "
-            "--plan with which the C was emitted"
+            f"the board runs another plan ({mark}; this one is {plan_mark(program)}): give the options or the --plan "
+            "with which the C was emitted"
         )
-    wanted = _wanted(program, head[2], test)
-    return _judged(costs, lines, wanted)
+    return _judged(costs, lines, _wanted(program, inputs, test))
 
 
 def _wanted(program: Program, told: str, test: SelfTest | None) -> Sequence[Sequence[int]]:
@@ -190,38 +227,32 @@ def _wanted(program: Program, told: str, test: SelfTest | None) -> Sequence[Sequ
 
 def _judged(costs: Costs, lines: Sequence[str], wanted: Sequence[Sequence[int]]) -> BoardReport:
     program = costs.firmware
-    said: dict[tuple[int, int], tuple[int, int]] = {}
-    for line in lines:
-        found = re.fullmatch(r"op (\d{1,9}) (\d{1,9}) ([0-9a-f]{8}) (\d{1,10}) (?:ok|DIFFERS)", line.strip())
-        if found:
-            said[int(found[1]), int(found[2])] = int(found[3], 16), int(found[4])
-    numbers = {
-        name: int(count) for name, count in re.findall(r"^(arena|stack) (\d{1,10})\s*$", "\n".join(lines), re.MULTILINE)
-    }
+    said: dict[tuple[int, int], list[str]] = {}
+    for _, run, op, *rest in (line.split() for line in lines if line.startswith("op ")):
+        if (int(run), int(op)) in said:
+            raise LogError(f"the report has op {op} of run {run} twice")
+        said[int(run), int(op)] = rest
+    numbers = {name: int(rest[0]) for name, *rest in map(str.split, lines) if name in ("arena", "stack")}
+    every = {(run, node.op.number) for run in range(len(wanted)) for node in program.nodes}
+    if said.keys() != every or len(numbers) != 2:
+        missing = min(every - said.keys(), default=None)
+        told = "lines of its own" if missing is None else f"no line for op {missing[1]} in run {missing[0]}"
+        raise LogError(f"the report has {told}: was text lost?")
     wrong: dict[int, int] = {}
     ops = []
     for place, node in enumerate(program.nodes):
-        of_runs = [said.get((run, node.op.number)) for run in range(len(wanted))]
-        if None in of_runs:
-            raise LogError(f"the report has no line for {node.label} in run {of_runs.index(None)}; was text lost?")
-        bad = [run for run, found in enumerate(of_runs) if found and found[0] != wanted[run][place]]
+        of_runs = [said[run, node.op.number] for run in range(len(wanted))]
+        bad = [run for run, (crc, *_) in enumerate(of_runs) if int(crc, 16) != wanted[run][place]]
         if bad:
             wrong[place] = bad[0]
-        last = of_runs[-1]
-        ops.append(BoardOp(node, last[1] if last and last[1] else None, not bad))
+        # Interrupts come now and then, and the first run finds caches empty.
+        cycles = sorted(int(cycles) for _, cycles, _ in of_runs)[len(of_runs) // 2]
+        ops.append(BoardOp(node, cycles or None, not bad))
     failure = None
     if wrong:
         place = min(wrong, key=lambda place: (wrong[place], place))
         failure = f"{program.nodes[place].label} is the first that differs, in run {wrong[place]}"
-    elif not any(line.strip() == "guards ok" for line in lines):
+    elif "guards ok" not in lines:
         failure = "something wrote beyond the arena"
-    cost = costs.on()
-    return BoardReport(
-        program.model.name,
-        cost,
-        len(wanted),
-        tuple(ops),
-        numbers.get("arena", 0),
-        numbers.get("stack") or None,
-        failure,
-    )
+    ran, stack = len(wanted), numbers["stack"] or None
+    return BoardReport(program.model.name, costs.on(), ran, tuple(ops), numbers["arena"], stack, failure)
