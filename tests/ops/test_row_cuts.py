@@ -76,7 +76,16 @@ def check_parts_of_rows(nodes: Sequence[Node], kernels: str = "diagmem") -> list
     return splits
 
 
-@pytest.mark.parametrize("case", [case for case in BY_ROWS if case in OWN])
+SUMMED_ONLY = {"fully_connected"}
+"""Kinds that take rows into sums and do nothing else by rows: one core does that."""
+
+
+@pytest.mark.parametrize("case", sorted(SUMMED_ONLY))
+def test_rows_that_are_summed_up_are_not_shared(case: str) -> None:
+    assert not any(library("diagmem").row_cuts(node) for node in by_rows(case, 20))
+
+
+@pytest.mark.parametrize("case", [case for case in BY_ROWS if case in OWN and case not in SUMMED_ONLY])
 def test_parts_of_rows_are_right(case: str) -> None:
     """Of all types, with any padding, stride and dilation."""
     assert check_parts_of_rows(by_rows(case, 6))

@@ -312,7 +312,7 @@ def _one_of(plans: list[_Fields], model: Graph) -> _Fields:
 
 def _plan(found: _Fields, model: Graph) -> Plan:
     options = _options(found)
-    model = as_asked(model, options.keep, options.double_buffer)
+    model = as_asked(model, options.keep, options.double_buffer, options.apart)
     removed = [_removal(row) for row in found.rows("removed", default=[])]
     graph = transformed_again(model, removed, options.library.channel_block)
     schedule = _schedule(found, graph)

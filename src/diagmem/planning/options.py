@@ -245,6 +245,11 @@ class Options:
         return tuple(name for name, how in asked_of(self.buffers).values() if how == "double")
 
     @property
+    def apart(self) -> tuple[str, ...]:
+        """Tensors that have a place of their own."""
+        return tuple(name for name, how in asked_of(self.buffers).values() if how != "keep")
+
+    @property
     def pinned_at(self) -> Mapping[str, int]:
         """Tensors, by name, and where each must lie."""
         return {name: int(how[1:]) for name, how in asked_of(self.buffers).values() if how.startswith("@")}

@@ -30,7 +30,7 @@ from diagmem.planning.plan import Planned as Planned
 from diagmem.planning.plan import Rung as Rung
 from diagmem.planning.removal import Removed, leaner_graphs, wide_orders, without_ops_by_rows
 from diagmem.transforms import ALWAYS, FOR_ROWS, ONLY_FOR_ROWS, TRANSFORMS, Removal, transformed
-from diagmem.transforms.asked import as_asked, check_external, kept_apart
+from diagmem.transforms.asked import as_asked, check_external
 
 MOST_ORDERS = 50
 """Where nothing cheaper proves a plan to be the best, and there are no more orders than these, all are placed."""
@@ -280,8 +280,7 @@ class _Planner:
 
     @classmethod
     def of(cls, model: Graph, options: Options, tell: Tell) -> _Planner:
-        model = as_asked(model, options.keep, options.double_buffer)
-        model = kept_apart(model, {*options.double_buffer, *options.external, *options.pinned_at})
+        model = as_asked(model, options.keep, options.double_buffer, options.apart)
         check_external(model, options.external)
         order = BEST if options.schedule in (AUTO, ROWS) else options.schedule
         whole = replace(options, schedule=order, input_rows=False, recompute=1.0)

@@ -18,12 +18,14 @@ def next_frame_name(name: str) -> str:
     return f"{name} (next frame)"
 
 
-def as_asked(model: Graph, keep: Sequence[str], double_buffer: Sequence[str]) -> Graph:
+def as_asked(model: Graph, keep: Sequence[str], double_buffer: Sequence[str], apart: Collection[str]) -> Graph:
     """The model with `keep` among its outputs, so that their values survive the run and have an accessor in C, and with
-    one more tensor for each input in `double_buffer` that has no next frame yet."""
+    one more tensor for each input in `double_buffer` that has no next frame yet. Tensors in `apart` become no parts of
+    others."""
     kept = (tensor_named(model, name).index for name in keep)
     outputs = tuple(dict.fromkeys((*model.outputs, *kept)))
-    model = model if outputs == model.outputs else replace(model, outputs=outputs)
+    own = frozenset(t.index for t in model.tensors if t.name in apart)
+    model = model if (outputs, own) == (model.outputs, model.apart) else replace(model, outputs=outputs, apart=own)
     tensors, there = list(model.tensors), {tensor.name for tensor in model.tensors}
     for name in (name for name in dict.fromkeys(double_buffer) if next_frame_name(name) not in there):
         tensor = tensor_named(model, name)
@@ -33,12 +35,6 @@ def as_asked(model: Graph, keep: Sequence[str], double_buffer: Sequence[str]) ->
     added = range(len(model.tensors), len(tensors))
     inputs, outputs = (*model.inputs, *added), (*model.outputs, *added)
     return replace(model, tensors=tuple(tensors), inputs=inputs, outputs=outputs) if added else model
-
-
-def kept_apart(model: Graph, names: Collection[str]) -> Graph:
-    """The model in which tensors of these names become no parts of others."""
-    apart = frozenset(t.index for t in model.tensors if t.name in names)
-    return replace(model, apart=apart) if apart else model
 
 
 def next_frames(graph: Graph, names: Sequence[str]) -> dict[int, int]:

@@ -211,7 +211,9 @@ MOST_EXACT, MOST_TERMS = 2.0**53, 10_000
 def narrow_integers(graph: Graph, choice: Choice) -> Graph:
     """Integers of 64 bits become integers of 32 where all fit that an operation takes and makes. CAST takes either."""
     free = [t.index for t in graph.tensors if _is_free(graph, t)]
-    ranges = _ranges(graph) if free else {}
+    if not free:
+        return graph
+    ranges = _ranges(graph)
     fits = {t for t in free if -(2**31) <= ranges[t][0] <= ranges[t][1] < 2**31}
     together = [(_wide(n), choice(n.op) and _has_narrow_kernel(n)) for n in graph.nodes if n.op.kind != "CAST"]
     left = -1

@@ -97,8 +97,9 @@ class Program:
             raise PlanError("C code does not take external_io: plan again with --buffer NAME=external for each tensor")
         if plan.pools.missing_bytes:
             raise PlanError(f"the plan does not fit its pools: {plan.pools.missing_bytes} bytes are missing")
-        model = None if model is None else as_asked(model, plan.options.keep, plan.options.double_buffer)
         options = plan.options
+        if model is not None:
+            model = as_asked(model, options.keep, options.double_buffer, options.apart)
         program = cls(
             graph=plan.graph,
             schedule=plan.schedule,

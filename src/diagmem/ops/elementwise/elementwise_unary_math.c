@@ -3,6 +3,8 @@
  * they agree in what is left of it. */
 #include <math.h>
 
+#include "../numerics/_fixed_point.h"
+#include "../numerics/_wrapping_s64.h"
 #include "_elementwise.h"
 
 typedef struct {
@@ -30,9 +32,10 @@ DIAGMEM_UNARY_MATH(diagmem_math_round_f32, rintf(x))
 DIAGMEM_ELEMENTWISE(diagmem_logical_not, diagmem_unary_math_params, uint8_t, !x)
 
 /* What does not fit wraps around. */
-DIAGMEM_ELEMENTWISE(diagmem_math_abs_s32, diagmem_unary_math_params, int32_t, x < 0 ? 0 - (uint32_t)x : (uint32_t)x)
-DIAGMEM_ELEMENTWISE(diagmem_math_neg_s32, diagmem_unary_math_params, int32_t, 0 - (uint32_t)x)
+DIAGMEM_ELEMENTWISE(diagmem_math_abs_s32, diagmem_unary_math_params, int32_t, x < 0 ? diagmem_wrapping_sub(0, x) : x)
+DIAGMEM_ELEMENTWISE(diagmem_math_neg_s32, diagmem_unary_math_params, int32_t, diagmem_wrapping_sub(0, x))
 DIAGMEM_ELEMENTWISE(diagmem_math_sign_s32, diagmem_unary_math_params, int32_t, (x > 0) - (x < 0))
 DIAGMEM_ELEMENTWISE(diagmem_math_sign_s64, diagmem_unary_math_params, int64_t, (x > 0) - (x < 0))
-DIAGMEM_ELEMENTWISE(diagmem_math_abs_s64, diagmem_unary_math_params, int64_t, x < 0 ? 0 - (uint64_t)x : (uint64_t)x)
-DIAGMEM_ELEMENTWISE(diagmem_math_neg_s64, diagmem_unary_math_params, int64_t, 0 - (uint64_t)x)
+DIAGMEM_ELEMENTWISE(diagmem_math_abs_s64, diagmem_unary_math_params, int64_t,
+                    x < 0 ? diagmem_wrapping_sub_s64(0, x) : x)
+DIAGMEM_ELEMENTWISE(diagmem_math_neg_s64, diagmem_unary_math_params, int64_t, diagmem_wrapping_sub_s64(0, x))

@@ -3,6 +3,7 @@
  * libraries agree in what is left of them. */
 #include <math.h>
 
+#include "../numerics/_wrapping_s64.h"
 #include "_pairwise.h"
 
 typedef struct {
@@ -16,7 +17,7 @@ static inline float diagmem_floor_mod_of_f32(float x, float y) {
 
 /* A division by 0 gives 0; what does not fit wraps around. */
 static inline int64_t diagmem_floor_div_of_int(int64_t x, int64_t y) {
-    return y == 0 ? 0 : y == -1 ? (int64_t)(0 - (uint64_t)x) : x / y - (x % y != 0 && (x < 0) != (y < 0));
+    return y == 0 ? 0 : y == -1 ? diagmem_wrapping_sub_s64(0, x) : x / y - (x % y != 0 && (x < 0) != (y < 0));
 }
 
 static inline int64_t diagmem_floor_mod_of_int(int64_t x, int64_t y) {

@@ -18,13 +18,13 @@ static inline int32_t diagmem_weight_s4(const uint8_t *packed, int32_t i) {
 
 /* Adds the products of all runs to the sums of a block of at most DIAGMEM_BLOCK_S4 channels. */
 static inline void diagmem_add_block_s4(const diagmem_run *runs, int32_t count, const uint8_t *weights,
-                                        int32_t channels, uint32_t *sums) {
+                                        int32_t channels, int32_t *sums) {
     const int32_t bytes = (channels + 1) / 2;
     for (int32_t r = 0; r < count; ++r) {
         const int8_t *const x = runs[r].at;
         for (int32_t k = 0; k < runs[r].count; ++k, weights += bytes) {
             for (int32_t i = 0; i < channels; ++i) {
-                sums[i] += (uint32_t)(x[k] * diagmem_weight_s4(weights, i));
+                sums[i] = diagmem_wrapping_add(sums[i], x[k] * diagmem_weight_s4(weights, i));
             }
         }
     }
@@ -38,13 +38,13 @@ static inline void diagmem_put_channels_s4(const diagmem_run *runs, int32_t coun
     for (const int32_t end = first + channels; first < end; first += DIAGMEM_BLOCK_S4) {
         const int32_t together = end - first < DIAGMEM_BLOCK_S4 ? end - first : DIAGMEM_BLOCK_S4;
         const diagmem_channels_s8 block = diagmem_channels_from(to, first);
-        uint32_t sums[DIAGMEM_BLOCK_S4];
+        int32_t sums[DIAGMEM_BLOCK_S4];
         for (int32_t i = 0; i < together; ++i) {
-            sums[i] = (uint32_t)block.bias[i];
+            sums[i] = block.bias[i];
         }
         diagmem_add_block_s4(runs, count, weights, together, sums);
         for (int32_t i = 0; i < together; ++i) {
-            out[first + i] = diagmem_general_s8(&block, i, (int32_t)sums[i]);
+            out[first + i] = diagmem_general_s8(&block, i, sums[i]);
         }
         weights += (together + 1) / 2 * size;
     }

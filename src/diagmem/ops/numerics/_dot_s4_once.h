@@ -18,14 +18,14 @@ static inline void diagmem_put_channels_s4_once(const diagmem_run *run, const ui
                                                 int32_t channels, int8_t *out) {
     for (int32_t first = 0; first < channels; first += DIAGMEM_BLOCK_S4) {
         const int32_t together = channels - first < DIAGMEM_BLOCK_S4 ? channels - first : DIAGMEM_BLOCK_S4;
-        uint32_t sums[DIAGMEM_BLOCK_S4];
+        int32_t sums[DIAGMEM_BLOCK_S4];
         for (int32_t i = 0; i < together; ++i) {
-            sums[i] = (uint32_t)to->bias[first + i];
+            sums[i] = to->bias[first + i];
         }
         diagmem_add_block_s4(run, 1, weights, together, sums);
         for (int32_t i = 0; i < together; ++i) {
             const double scale = (double)scales->in * (double)scales->filter[first + i] / (double)scales->out;
-            out[first + i] = (int8_t)diagmem_rounded_once(to, (int32_t)sums[i], scale);
+            out[first + i] = (int8_t)diagmem_rounded_once(to, sums[i], scale);
         }
         weights += (together + 1) / 2 * run->count;
     }

@@ -25,10 +25,10 @@ typedef struct {
 static inline void diagmem_put_block_u8(const diagmem_run *runs, int32_t count, const diagmem_filter_u8 *filter,
                                         const diagmem_channels_s8 *to, int32_t channels, uint8_t *out) {
     const int8_t *weights = filter->weights;
-    uint32_t sums[DIAGMEM_BLOCK_U8];
+    int32_t sums[DIAGMEM_BLOCK_U8];
     int32_t inputs = 0;
     for (int32_t i = 0; i < channels; ++i) {
-        sums[i] = (uint32_t)to->bias[i];
+        sums[i] = to->bias[i];
     }
     for (const diagmem_run *const end = runs + count; runs != end; ++runs) {
         const uint8_t *const x = runs->at;
@@ -37,17 +37,17 @@ static inline void diagmem_put_block_u8(const diagmem_run *runs, int32_t count, 
             inputs += value;
             if (channels == DIAGMEM_BLOCK_U8) {
                 for (int32_t i = 0; i < DIAGMEM_BLOCK_U8; ++i) {
-                    sums[i] += (uint32_t)(value * weights[i]);
+                    sums[i] = diagmem_wrapping_add(sums[i], value * weights[i]);
                 }
             } else {
                 for (int32_t i = 0; i < channels; ++i) {
-                    sums[i] += (uint32_t)(value * weights[i]);
+                    sums[i] = diagmem_wrapping_add(sums[i], value * weights[i]);
                 }
             }
         }
     }
     for (int32_t i = 0; i < channels; ++i) {
-        const int32_t sum = (int32_t)(sums[i] - (uint32_t)(filter->zero_point * inputs));
+        const int32_t sum = diagmem_wrapping_sub(sums[i], filter->zero_point * inputs);
         out[i] = filter->scale > 0.0 ? (uint8_t)diagmem_rounded_once(to, sum, filter->scale)
                                      : diagmem_general_u8(to, i, sum);
     }

@@ -1,6 +1,7 @@
 /* MEAN, SUM, REDUCE_MAX, REDUCE_MIN, REDUCE_PROD. */
 #include "../loops/_fibres.h"
 #include "../numerics/_fixed_point.h"
+#include "../numerics/_wrapping_s64.h"
 
 typedef struct {
     diagmem_fibres fibres;
@@ -23,10 +24,12 @@ typedef struct {
 DIAGMEM_REDUCTION(diagmem_sum_f32, diagmem_reduce_params, float, float, 0.0f, total + x, total / p->divisor)
 
 /* What does not fit wraps around. */
-DIAGMEM_REDUCTION(diagmem_sum_s32, diagmem_reduce_params, int32_t, uint32_t, 0, total + (uint32_t)x, total)
-DIAGMEM_REDUCTION(diagmem_sum_s64, diagmem_reduce_params, int64_t, uint64_t, 0, total + (uint64_t)x, total)
-DIAGMEM_REDUCTION(diagmem_reduce_prod_s32, diagmem_reduce_params, int32_t, uint32_t, 1, total * (uint32_t)x, total)
-DIAGMEM_REDUCTION(diagmem_reduce_prod_s64, diagmem_reduce_params, int64_t, uint64_t, 1, total * (uint64_t)x, total)
+DIAGMEM_REDUCTION(diagmem_sum_s32, diagmem_reduce_params, int32_t, int32_t, 0, diagmem_wrapping_add(total, x), total)
+DIAGMEM_REDUCTION(diagmem_sum_s64, diagmem_reduce_params, int64_t, int64_t, 0, diagmem_wrapping_add_s64(total, x), total)
+DIAGMEM_REDUCTION(diagmem_reduce_prod_s32, diagmem_reduce_params, int32_t, int32_t, 1, diagmem_wrapping_mul(total, x),
+                  total)
+DIAGMEM_REDUCTION(diagmem_reduce_prod_s64, diagmem_reduce_params, int64_t, int64_t, 1,
+                  diagmem_wrapping_mul_s64(total, x), total)
 DIAGMEM_REDUCTION(diagmem_reduce_prod_f32, diagmem_reduce_params, float, float, 1.0f, total * x, total)
 
 DIAGMEM_REDUCTION(diagmem_reduce_max_s8, diagmem_reduce_params, int8_t, int8_t, *in, x > total ? x : total, total)
@@ -48,5 +51,5 @@ typedef struct {
 } diagmem_mean_params;
 
 DIAGMEM_REDUCTION(diagmem_mean_s32, diagmem_mean_params, int32_t, int64_t, 0, total + x, total / p->count)
-DIAGMEM_REDUCTION(diagmem_mean_s64, diagmem_mean_params, int64_t, uint64_t, 0, total + (uint64_t)x,
-                  (int64_t)total / p->count)
+DIAGMEM_REDUCTION(diagmem_mean_s64, diagmem_mean_params, int64_t, int64_t, 0, diagmem_wrapping_add_s64(total, x),
+                  total / p->count)
