@@ -88,9 +88,10 @@ class Library:
     channel_block: ChannelBlock = ONE_BY_ONE
 
     def order(self, node: Node) -> Order | None:
-        """The loop order that this library uses for the node, one of its kind's. None: not known, may not overlap."""
+        """The loop order that this library uses for the node, one of its kind's. None: not known, or not looked at; may
+        not overlap."""
         kind = kind_of(node.op.kind)
-        if kind is None:
+        if kind is None or node.is_huge:
             return None
         variant = self.variant(node)
         if variant is not None:
@@ -137,7 +138,8 @@ class Library:
     def cuts(self, node: Node) -> tuple[Cut, ...]:
         """The ways in which several cores can share its kernel for the node."""
         kind = kind_of(node.op.kind)
-        return kind.cuts(node, self.variant(node)) if kind is not None and self.is_own else ()
+        is_known = kind is not None and self.is_own and kind.lists_all_reads(node) and not node.is_huge
+        return kind.cuts(node, self.variant(node)) if kind is not None and is_known else ()
 
     def row_cuts(self, node: Node) -> tuple[Cut, ...]:
         """The same of its kernel that makes one row. What sums up rows is not shared."""
@@ -153,8 +155,8 @@ class Library:
 
     def row_order(self, node: Node) -> Order | None:
         """The loop order of a run row by row."""
-        variant = self.variant(node)
-        return self.order(node) if variant is None else variant.row_order
+        order, variant = self.order(node), self.variant(node)
+        return order if variant is None or order is None else variant.row_order
 
     def row_accesses(self, node: Node) -> Accesses | None:
         """What is touched in a run row by row."""

@@ -317,6 +317,11 @@ class Op:
         return self.index if self.origin is None else self.origin
 
 
+MOST_ELEMS = 1 << 25
+"""Of what an operation reads and writes, where they are looked at one by one: no micro-controller has RAM for more, and
+it would take gigabytes to plan."""
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """An operation with its tensors at hand: everything that an op kind may look at."""
@@ -354,6 +359,11 @@ class Node:
         for position, tensor in enumerate(self.inputs):
             if tensor is not None and not tensor.is_constant:
                 yield position, tensor
+
+    @property
+    def is_huge(self) -> bool:
+        """Whether its elements are too many to be looked at one by one."""
+        return sum(t.elems for t in (*(t for _, t in self.activations()), *self.outputs)) > MOST_ELEMS
 
 
 @dataclass(frozen=True)

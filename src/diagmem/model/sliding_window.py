@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -105,13 +106,36 @@ class Window1D:
         outputs = np.flatnonzero(first < end)
         return outputs, outputs * self.stride - self.pad_before + first[outputs] * self.dilation
 
+    def tap_counts(self) -> IntArray:
+        """For each output, how many taps are in bounds."""
+        counts: IntArray = np.maximum(0, self.end_taps() - self.first_taps())
+        return counts
+
+    @property
+    def pairs(self) -> int:
+        """How many `taps` there are."""
+        return int(self.tap_counts().sum())
+
     def taps(self) -> tuple[IntArray, IntArray]:
         """Every in-bounds pair (output, input), outputs ascending, then inputs ascending."""
-        first, end = self.first_taps(), self.end_taps()
-        count = np.maximum(0, end - first)
+        first, count = self.first_taps(), self.tap_counts()
         outputs = np.repeat(np.arange(self.size_out, dtype=np.int64), count)
         nth = np.arange(len(outputs), dtype=np.int64) - np.repeat(np.cumsum(count) - count, count)
         return outputs, outputs * self.stride - self.pad_before + (first[outputs] + nth) * self.dilation
+
+    def last_taps(self) -> tuple[IntArray, IntArray]:
+        """Of the pairs of `taps`, for each input the one with the last output; inputs ascending."""
+        inputs = np.arange(self.size_in, dtype=np.int64)
+        # Every so many outputs a window meets an input again.
+        period = self.dilation // math.gcd(self.dilation, self.stride)
+        latest = np.minimum((inputs + self.pad_before) // self.stride, self.size_out - 1)
+        found = np.full(self.size_in, -1, dtype=np.int64)
+        for back in range(min(period, self.size_out)):
+            output = latest - back
+            tap, between = np.divmod(inputs + self.pad_before - output * self.stride, self.dilation)
+            reads = (found < 0) & (output >= 0) & (between == 0) & (tap < self.kernel)
+            found[reads] = output[reads]
+        return found[found >= 0], inputs[found >= 0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ tensor that is touched. Millions of touches are written as few numbers, as runs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,7 +41,8 @@ class Runs:
         )
         flat = [a.reshape(-1) for a in arrays]
         kept = flat[1] > 0
-        return cls(*(np.ascontiguousarray(a[kept]) for a in flat))
+        # What is the same for all runs takes no memory, as long as none is dropped.
+        return cls(*(flat if kept.all() else (np.ascontiguousarray(a[kept]) for a in flat)))
 
     @classmethod
     def sweep(cls, elems: int) -> Runs:
@@ -67,8 +68,20 @@ class Runs:
         """Some of the runs."""
         return Runs(*(getattr(self, name)[which] for name in self.__slots__))
 
+    def parts(self, most: int) -> Iterator[Runs]:
+        """The runs cut where so many touches have come together; a longer run is a part of its own."""
+        ends = np.cumsum(self.length)
+        begin = 0
+        while begin < len(ends):
+            done = int(ends[begin - 1]) if begin else 0
+            end = max(begin + 1, int(np.searchsorted(ends, done + most, side="right")))
+            yield self.picked(slice(begin, end))
+            begin = end
+
     def touches(self) -> tuple[IntArray, IntArray, IntArray]:
         """Every touch written out: element, first step, last step (closed) at which it is touched."""
+        if (self.length == 1).all():
+            return self.start, self.step, self.step + self.hold - 1
         k = np.arange(int(self.length.sum()), dtype=np.int64)
         k -= np.repeat(np.cumsum(self.length) - self.length, self.length)
         first = np.repeat(self.step, self.length) + k * np.repeat(self.stride, self.length)

@@ -159,6 +159,11 @@ class OpKind(ABC):
     def accesses(self, node: Node, order: Order) -> Accesses:
         """What the kernel touches, in one of the kind's loop orders: the truth about this operation."""
 
+    def lists_all_reads(self, node: Node) -> bool:
+        """Whether `accesses` has every read; else the last one of each element, which is enough for a whole run on one
+        core."""
+        return True
+
     def separation(self, node: Node, position: int, order: Order, output: int = 0) -> int:
         """separation(output below, input above) in bytes, exact: how far above the output's start the input's start
         must lie, at the least. Clamped at minus the input's size, which also stands for "no limit". A view starts at

@@ -155,9 +155,11 @@ class Taken(NamedTuple):
 
 
 def taken_by(node: Node) -> Taken | None:
-    """None where outputs are made of several inputs, or of elements that depend on values unknown here."""
+    """None where outputs are made of several inputs, of very many elements, or by values unknown here."""
     kind = kind_of(node.op.kind)
-    chunks = kind.chunks(node, kind.orders[0]) if isinstance(kind, RearrangeKind) else None
+    chunks = None
+    if isinstance(kind, RearrangeKind) and not node.is_huge:
+        chunks = kind.chunks(node, kind.orders[0])
     if chunks is None or not len(chunks.position) or (chunks.position != chunks.position[0]).any():
         return None
     return Taken(node.input(int(chunks.position[0])), chunks)

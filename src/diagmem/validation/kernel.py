@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -28,6 +28,9 @@ BoolArray = npt.NDArray[np.bool_]
 
 FAR = 1 << 60
 """After every kernel step: that of what is never written (+) or never read (-)."""
+
+AT_ONCE = 1 << 21
+"""Bytes that are compared at once, and touches that are written out at once: each may need a hundred bytes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -335,12 +338,14 @@ def _runs_to_touches(runs: Runs, elems: int, latest: bool) -> Touches:
         # Runs that move alike are compared cell by cell: for a convolution a cell is a pixel.
         cell = math.gcd(elems, int(np.gcd.reduce(runs.start)), int(np.gcd.reduce(runs.length)))
         slope = int(runs.stride[0])
-        cells = Runs(runs.start // cell, runs.length // cell, runs.pitch, runs.step, runs.stride * cell, runs.hold)
+        if cell > 1:
+            runs = replace(runs, start=runs.start // cell, length=runs.length // cell, stride=runs.stride * cell)
     else:
-        cell, slope, cells = 1, 0, runs
-    index, first, last = cells.touches()
+        cell, slope = 1, 0
     base = np.full(elems // cell, never, dtype=np.int64)
-    pick.at(base, index, last if latest else first)
+    for part in runs.parts(AT_ONCE):
+        index, first, last = part.touches()
+        pick.at(base, index, last if latest else first)
     return Touches(cell, slope, base)
 
 
@@ -364,22 +369,25 @@ def clash(value: Layout, read: Touched, written: Touched, in_step: bool) -> int 
     that both touch is lost. Addresses fall into stretches on which both steps change evenly. There, among addresses
     that are equal modulo both element sizes, the difference of the two is largest at an end.
     """
-    starts, ends = stretches((value, value.elems or 1), *((t.layout, t.touches.cell) for t in (read, written)))
-    if not len(starts):
-        return None
+    layouts = ((value, value.elems or 1), *((t.layout, t.touches.cell) for t in (read, written)))
     phase = np.arange(math.lcm(read.layout.elem_bytes, written.layout.elem_bytes), dtype=np.int64)[:, None]
-    at = np.concatenate([np.minimum(starts + phase, ends - 1), np.maximum(ends - 1 - phase, starts)]).reshape(-1)
-    read_step, is_read = read.at(at)
-    write_step, is_written = written.at(at)
-    late = read_step > write_step if in_step else (read_step > -FAR // 2) & (write_step < FAR // 2)
-    lost = at[late & is_read & is_written & value.find(at)[1]]
-    return int(lost.min()) if len(lost) else None
-
-
-def stretches(*layouts: tuple[Layout, int]) -> tuple[IntArray, IntArray]:
-    """Starts and ends of the stretches into which layouts, each with the size of its cells, cut the addresses that
-    they may have in common."""
     low, high = max(layout.low for layout, _ in layouts), min(layout.high for layout, _ in layouts)
+    for begin in range(low, high, AT_ONCE):
+        starts, ends = stretches(*layouts, span=(begin, min(begin + AT_ONCE, high)))
+        at = np.concatenate([np.minimum(starts + phase, ends - 1), np.maximum(ends - 1 - phase, starts)]).reshape(-1)
+        read_step, is_read = read.at(at)
+        write_step, is_written = written.at(at)
+        late = read_step > write_step if in_step else (read_step > -FAR // 2) & (write_step < FAR // 2)
+        lost = at[late & is_read & is_written & value.find(at)[1]]
+        if len(lost):
+            return int(lost.min())
+    return None
+
+
+def stretches(*layouts: tuple[Layout, int], span: tuple[int, int] = (-FAR, FAR)) -> tuple[IntArray, IntArray]:
+    """Starts and ends of the stretches into which layouts, each with the size of its cells, cut the addresses of a span
+    that they may have in common."""
+    low, high = max(span[0], *(layout.low for layout, _ in layouts)), min(span[1], *(a.high for a, _ in layouts))
     if low >= high or not all(layout.elems for layout, _ in layouts):
         return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
     edges = distinct(np.concatenate([layout.edges(cell, low, high) for layout, cell in layouts]))

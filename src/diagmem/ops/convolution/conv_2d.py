@@ -348,7 +348,7 @@ class MveConv2D:
         axes, out = (self.loop.rows, self.loop.cols), self.loop.out
         pairs = _pairs_variant(self._pairs, self.loop, 2 * self._buffered)
         point = Variant(Order.BLOCKS, Order.BLOCKS, self._point)
-        is_point = all(axis.kernel == 1 and len(axis.taps()[0]) == axis.size_out for axis in axes)
+        is_point = all(axis.kernel == 1 and axis.pairs == axis.size_out for axis in axes)
         is_single = out.height * out.width == 1
         return (*(() if is_point and is_single else (pairs,)), *((point,) if is_point else ()))
 

@@ -66,6 +66,15 @@ class GatheredAxis:
 
     window: Window1D
 
+    @property
+    def pairs(self) -> int:
+        return self.window.pairs
+
+    def last_taps(self) -> tuple[IntArray, IntArray]:
+        window, image = self.window, np.flatnonzero(self.window.tap_counts())
+        last = window.end_taps()[image] - 1
+        return image * window.stride - window.pad_before + last * window.dilation, image
+
     def taps(self) -> tuple[IntArray, IntArray]:
         image, outputs = self.window.taps()
         order = np.argsort(outputs, kind="stable")

@@ -122,8 +122,20 @@ class PixelAxis(Protocol):
     def first_reads(self) -> tuple[IntArray, IntArray]:
         """Outputs that read anything, ascending, and the first input index that each of them reads."""
 
+    @property
+    def pairs(self) -> int:
+        """How many `taps` there are."""
+
     def taps(self) -> tuple[IntArray, IntArray]:
         """Every pair (output, input that it reads), outputs ascending."""
+
+    def last_taps(self) -> tuple[IntArray, IntArray]:
+        """Of these pairs, for each input the one with the last output."""
+
+
+MOST_LISTED = 6_000_000
+"""Reads of pixels that are listed one by one: a window of 3x3 over an image of 800x800. Of larger windows only the last
+read of each pixel is: all that matters where an operation runs whole."""
 
 
 Loop = TypeVar("Loop", bound="PixelLoop")
@@ -227,9 +239,16 @@ class PixelLoop:
         row_end = (self.out.width - 1) * pixel + pixel_end
         return image - (self.out.height - 1) * row - row_end, row - row_end, pixel - pixel_end
 
+    @property
+    def lists_all_reads(self) -> bool:
+        """Whether all reads are listed, so that it is known what each row of the output needs."""
+        return self.out.batch * self.rows.pairs * self.cols.pairs <= MOST_LISTED
+
     def pixels(self) -> tuple[IntArray, IntArray]:
-        """For every output pixel and every input pixel that it reads, in loop order: first step, first element."""
-        (y, in_y), (x, in_x) = self.rows.taps(), self.cols.taps()
+        """For every output pixel and every input pixel that it reads, in loop order: first step, first element. Where
+        these are too many, for every input pixel and the output pixel that reads it last."""
+        axes = self.rows, self.cols
+        (y, in_y), (x, in_x) = (axis.taps() if self.lists_all_reads else axis.last_taps() for axis in axes)
         n = np.arange(self.out.batch, dtype=np.int64)[:, None, None]
         step = ((n * self.out.height + y[:, None]) * self.out.width + x) * self.out.depth
         start = ((n * self.image.height + in_y[:, None]) * self.image.width + in_x) * self.image.depth

@@ -44,11 +44,11 @@ class WindowedLoop(PixelLoop):
 
     def reads(self) -> Runs:
         """A run for each window row where that is enough, else one for each pixel of the window."""
-        if self.groups > 1 or self.cols.dilation > 1:
+        if self.groups > 1 or self.cols.dilation > 1 or not self.lists_all_reads:
             return PixelLoop.reads(self)
         y, in_y = self.rows.taps()
         x, first_x = self.cols.first_reads()
-        count = (self.cols.end_taps() - self.cols.first_taps())[x]
+        count = self.cols.tap_counts()[x]
         n = np.arange(self.out.batch, dtype=np.int64)[:, None, None]
         return Runs.of(
             ((n * self.image.height + in_y[:, None]) * self.image.width + first_x) * self.image.depth,
@@ -172,8 +172,7 @@ def tap_images(image: Array, rows: Window1D, cols: Window1D, fill: float) -> Ite
 
 def tap_counts(rows: Window1D, cols: Window1D) -> Array:
     """For each output pixel (row, column), how many taps lie inside the image."""
-    inside_y, inside_x = (np.maximum(0, axis.end_taps() - axis.first_taps()) for axis in (rows, cols))
-    counts: Array = np.multiply.outer(inside_y, inside_x)
+    counts: Array = np.multiply.outer(rows.tap_counts(), cols.tap_counts())
     return counts
 
 
@@ -225,8 +224,11 @@ class PixelKind(OpKind):
     def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
         return self.ordered(node, order).separation() if position == self.takes.data else held_separation(node)
 
+    def lists_all_reads(self, node: Node) -> bool:
+        return self.loop(node).lists_all_reads
+
     def has_row_kernel(self, node: Node) -> bool:
-        return True
+        return self.lists_all_reads(node)
 
 
 class WindowedKind(PixelKind):

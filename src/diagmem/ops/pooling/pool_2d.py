@@ -89,7 +89,7 @@ class Pool2DKind(WindowedKind):
 
     def accumulator_bytes(self, node: Node) -> int | None:
         rows = self.loop(node).rows
-        takes_all = node.op.kind == "AVERAGE_POOL_2D" and len(rows.taps()[1]) == rows.size_in > 1
+        takes_all = node.op.kind == "AVERAGE_POOL_2D" and rows.pairs == rows.size_in > 1
         takes_all = takes_all and not rounds_to_even(node.output)
         return node.output.elems * SUM_BYTES if takes_all and rows.size_out == 1 == node.output.shape[0] else None
 

@@ -52,6 +52,15 @@ class SampledAxis:
     def first_reads(self) -> tuple[IntArray, IntArray]:
         return np.arange(len(self.low), dtype=np.int64), self.low
 
+    @property
+    def pairs(self) -> int:
+        return len(self.low) + int(np.count_nonzero(self.low < self.high))
+
+    def last_taps(self) -> tuple[IntArray, IntArray]:
+        outputs, inputs = self.taps()
+        kept, behind = np.unique(inputs[::-1], return_index=True)
+        return outputs[::-1][behind], kept
+
     def taps(self) -> tuple[IntArray, IntArray]:
         inputs = np.stack((self.low, self.high), axis=1)
         kept = np.stack((np.ones_like(self.low, dtype=bool), self.low < self.high), axis=1)
@@ -105,7 +114,8 @@ class ResizeKind(PixelKind):
         return (inputs[0][:, rows][:, :, cols],)
 
     def has_row_kernel(self, node: Node) -> bool:
-        return Nhwc.of(node.output).batch == 1 and node.input(1).data is not None
+        is_image = Nhwc.of(node.output).batch == 1 and node.input(1).data is not None
+        return is_image and self.lists_all_reads(node)
 
     def c_row_call(self, node: Node) -> CCall:
         """Rows are sampled like columns: no rule tells which, so they are listed."""
