@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from diagmem.model.graph import DType, ExplicitPadding, Node, Padding, Quantisation, Tensor
+from diagmem.model.graph import DType, ExplicitPadding, Node, Padding, Quantisation, Rounding, Tensor
 from diagmem.ops import Activation, kinds
 from diagmem.ops.convolution.conv_2d import Conv2D
 from diagmem.ops.convolution.depthwise_conv_2d import DepthwiseConv2D
@@ -25,18 +25,23 @@ Rng = np.random.Generator
 REAL = "/f32"
 """Behind the name of a kind: on single precision."""
 
+ONCE = "/once"
+"""Behind it: with outputs that are rounded once, halves to even."""
+
 KINDS = (
     *("CONV_2D/f32", "DEPTHWISE_CONV_2D/f32", "FULLY_CONNECTED/f32"),
     *("CONV_2D", "POINTWISE", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"),
     *("AVERAGE_POOL_2D", "MAX_POOL_2D", "ADD", "MUL"),
+    *("CONV_2D/once", "POINTWISE/once", "DEPTHWISE_CONV_2D/once", "FULLY_CONNECTED/once"),
 )
 _MOST_TURNS = 60
 
 
 def deep_nodes(kind: str, count: int) -> list[Node]:
     """So many nodes, the same every time."""
-    drawn = [_drawn(kind.removesuffix(REAL), np.random.default_rng(seed)) for seed in range(count)]
-    return [(_real if kind.endswith(REAL) else _dressed)(node, seed) for seed, node in enumerate(drawn)]
+    name, _, how = kind.partition("/")
+    dress = {REAL: _real, ONCE: _rounded_once}.get(f"/{how}", _dressed)
+    return [dress(_drawn(name, np.random.default_rng(seed)), seed) for seed in range(count)]
 
 
 TALL = tuple(f"TALL_{kind}" for kind in ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"))
@@ -123,6 +128,24 @@ def _dressed(node: Node, seed: int) -> Node:
         inputs[2] = _far_off(inputs[2], rng)
     outputs = [_after_relu(t) if is_positive else t for t in found.outputs]
     return replace(found, inputs=tuple(inputs), outputs=tuple(outputs))
+
+
+def _rounded_once(node: Node, seed: int) -> Node:
+    """Any zero point; now and then scales that are powers of two, so that there are many halves."""
+    found = _dressed(node, seed)
+    zero_point = int(np.random.default_rng(seed).integers(-128, 128))
+    given = Quantisation((2.0**-4,), (zero_point,))
+    if seed % 3 == 1:
+        inputs = [None if t is None else t if t.is_constant else replace(t, quantisation=given) for t in found.inputs]
+        if found.input(1).is_constant:
+            inputs[1] = replace(found.input(1), quantisation=Quantisation((2.0**-6,), (0,)))
+        found = replace(found, inputs=tuple(inputs))
+    made = found.output.quantisation
+    assert made is not None
+    scales = (2.0 ** (seed % 2 - 2),) if seed % 3 == 1 else made.scales
+    zeros = made.zero_points if seed % 2 else (zero_point,)
+    once = Quantisation(scales, zeros, rounding=Rounding.ONNX)
+    return replace(found, outputs=(replace(found.output, quantisation=once),))
 
 
 def _is_this(node: Node, kind: str) -> bool:

@@ -18,7 +18,6 @@ from diagmem.ops.numerics.fixed_point import (
     INT32_MAX,
     INT32_MIN,
     Multiplier,
-    SingleMultiplier,
     bit_lengths,
     exp_of_negative,
     high_mul,
@@ -161,18 +160,6 @@ def test_many_multipliers_are_those_of_each(reals: list[float]) -> None:
 def test_many_factors_are_refused_for_one(real: float) -> None:
     with pytest.raises(Unsupported, match="scales that make a factor of"):
         multipliers([0.5, real])
-
-
-def test_single_multipliers_are_exact() -> None:
-    """Mantissas of 24 bits, and 0 for what moves no 32-bit integer."""
-    for real in (1.0, 0.1, 3.7e-5, 123.456, 2.0**-39, 2.0**23):
-        mantissa, shift = SingleMultiplier.of(real)
-        assert 2**23 <= mantissa < 2**24
-        assert Fraction(mantissa) / Fraction(2) ** shift == Fraction(float(np.float32(real)))
-    assert SingleMultiplier.of(0.0) == SingleMultiplier.of(2.0**-41) == (0, 0)
-    for wrong in (-1.0, 2.0**24, math.inf, math.nan):
-        with pytest.raises(Unsupported):
-            SingleMultiplier.of(wrong)
 
 
 @given(st.floats(-1e9, 1e9))

@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from diagmem.ops.numerics.fitted import INT8
 from diagmem.ops.numerics.fixed_point import Multiplier
 from diagmem.ops.numerics.packed import (
-    INT8,
     MOST_SUM,
     Channels,
     bytes_of,
@@ -48,7 +48,8 @@ def test_packed_channels_are_exact(weights: list[int], bias: int, real: float, z
     moved = sums - (bias - int(packed.bias[0]))
     assert np.abs(moved).max() <= MOST_SUM
     multiplier, addend, shift = packed.constants.astype(np.int32)[0].tolist()
-    assert np.array_equal(packed_outputs(moved, multiplier, addend, shift, made.is_positive), made.output.apply(sums))
+    found = packed_outputs(moved, multiplier, addend, shift, made.output.ignores_signs)
+    assert np.array_equal(found, made.output.apply(sums))
 
 
 def test_usual_channels_are_packed() -> None:

@@ -3,6 +3,7 @@ reference share the number, so that it is held against the scales themselves."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from fractions import Fraction
 
@@ -10,9 +11,10 @@ import numpy as np
 import pytest
 
 from diagmem.model.graph import DType, Node, Quantisation, Rounding
-from diagmem.ops import kinds
+from diagmem.ops import Unsupported, kinds
 from diagmem.ops.convolution.conv_2d import Conv2D
 from diagmem.ops.numerics.fixed_point import Multiplier
+from diagmem.ops.numerics.quantised import Requantisation
 from diagmem.ops.numerics.weighted_sums import requantisation_of
 from tests.ops.sampling import activation, constant, node_of
 
@@ -62,7 +64,16 @@ def test_sums_are_multiplied_by_the_scales(dtype: DType, scales: tuple[float, ..
 @pytest.mark.parametrize("scales", [SCALES, SCALES[:1]])
 def test_results_that_are_rounded_once_are_multiplied_in_single_precision(scales: tuple[float, ...]) -> None:
     found = requantisation_of(layer(DType.INT8, scales, Rounding.ONNX), 0)
-    assert found.singles is not None
-    for value, scale in zip(found.singles, each_channel(scales), strict=True):
+    assert found.is_rounded_once
+    for value, scale in zip(found.reals, each_channel(scales), strict=True):
         assert value == np.float32(np.float32(DATA) * np.float32(scale)) / np.float32(OUTPUT)
         assert abs(float(value) / (DATA * scale / OUTPUT) - 1) < 2**-22
+
+
+def test_multipliers_of_single_precision_have_limits() -> None:
+    """Nothing is left of what moves no 32-bit integer; what single precision cannot hold is refused."""
+    output = layer(DType.INT8, SCALES, Rounding.ONNX).output
+    assert Requantisation.of([0.0, 2.0**-41], output).reals.tolist() == [0.0, 0.0]
+    for wrong in (-1.0, 2.0**24, math.inf, math.nan):
+        with pytest.raises(Unsupported):
+            Requantisation.of([wrong], output)

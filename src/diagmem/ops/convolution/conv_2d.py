@@ -37,7 +37,6 @@ from diagmem.ops.numerics.packed import (
     c_eights,
     c_packed,
     filled_up,
-    fitted,
     fitted_blocks,
     is_8_bit,
     packed_channels,
@@ -319,12 +318,12 @@ def _pairs_variant(call: Callable[[WindowedLoop], CCall], loop: WindowedLoop, sc
 
 def _blocks(channels: Channels, weights: Ints) -> tuple[str, CTable] | None:
     """Weights and constants for the kernels of this name; None where the numbers do not allow any."""
-    short = fitted(channels)
+    short = channels.fitted()
     if short is not None:
         blocks = fitted_blocks(short, weights)
-        return None if blocks is None else (f"fitted_{short.shift}", blocks)
+        return None if blocks is None else (short.kernels, blocks)
     blocks = blocks_of_four(channels, weights)
-    return None if blocks is None else ("positive" if channels.is_positive else "any", blocks)
+    return None if blocks is None else ("positive" if channels.output.ignores_signs else "any", blocks)
 
 
 def _words(count: int) -> list[tuple[int, int]]:

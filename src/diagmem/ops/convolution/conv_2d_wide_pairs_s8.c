@@ -13,7 +13,8 @@ DIAGMEM_IN_ORDER
 
 /* The sum of one pixel, whose words lie `step` apart. */
 static DIAGMEM_APART int32_t diagmem_wide_sum_s8(const diagmem_word *x, int32_t step, const int8_t *weights,
-                                                 int32_t size, int32_t sum) {
+                                                 int32_t size) {
+    int32_t sum = 0;
     for (const int8_t *const end = weights + size; weights != end; weights += 4, x += 2 * step) {
         const uint32_t four = diagmem_load(weights);
         sum = diagmem_both(sum, x[0], diagmem_even(four));
@@ -31,7 +32,7 @@ static DIAGMEM_APART void diagmem_conv_2d_wide_pairs_s8_put(const void *params, 
     const int32_t size = p->paired.size;
     for (int32_t c = 0; c < p->window.out_depth; ++c) {
         for (int32_t i = 0; i < pixels; ++i) {
-            const int32_t sum = diagmem_wide_sum_s8(x + i, pixels, p->filter + c * size, size, p->output.bias[c]);
+            const int32_t sum = diagmem_wide_sum_s8(x + i, pixels, p->filter + c * size, size);
             out[c + i * p->window.out_pitch] = diagmem_general_s8(&p->output, c, sum);
         }
     }

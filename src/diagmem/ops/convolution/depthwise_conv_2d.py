@@ -16,15 +16,15 @@ from diagmem.ops.convolution._convolution import ConvolutionKind
 from diagmem.ops.kind import Array, Inputs, input_at
 from diagmem.ops.loops.pixels import GROUPS, ChannelBlocks, ChannelGroups, pixel_cut
 from diagmem.ops.loops.windowed import OrderedLoop, WindowedLoop, c_window, tap_images, window_limits
+from diagmem.ops.numerics.fitted import Fitted
 from diagmem.ops.numerics.fixed_point import Ints
 from diagmem.ops.numerics.packed import (
     Channels,
-    Fitted,
     Packed,
     Words,
     c_eights,
-    fitted,
     is_8_bit,
+    multipliers_in_fours,
     stream,
     taps_of,
     words,
@@ -162,12 +162,13 @@ def _fours_call(node: Node) -> CCall:
         wide = kernel_call("depthwise_conv_2d_wide_fours_s8", {**fields, **own}, arguments, limits, passes)
         return replace(wide, channels=OWN_CHANNELS)
     whole = len(channels.bias) // TOGETHER * TOGETHER
-    short = fitted(channels)
-    how = f"fitted_{short.shift}" if short else "positive" if channels.is_positive else "any"
+    short = channels.fitted()
+    how = short.kernels if short else "positive" if channels.output.ignores_signs else "any"
     name = f"diagmem_{how}_fours_s8"
     is_3x3 = loop.rows.kernel == loop.cols.kernel == 3 and whole == len(channels.bias)
     own = {
-        "is_positive": int(channels.is_positive),
+        "is_positive": int(channels.output.ignores_signs),
+        **channels.output.c_rounding(),
         "inside": CName(f"{name}_inside") if is_3x3 else None,
         "taps": CName(f"{name}_taps") if whole else None,
         "blocks": _blocks(channels.weights, short or packed, whole) if whole else None,
@@ -186,7 +187,7 @@ def by_channel(filters: Array) -> Array:
 def _blocks(weights: Ints, found: Packed | Fitted, whole: int) -> CTable:
     """Of the first `whole` channels, in fours."""
     if isinstance(found, Fitted):
-        starts, constants, weights = found.starts, words(found.multipliers), 256 * weights
+        starts, constants, weights = found.starts, multipliers_in_fours(found).reshape(-1), 256 * weights
     else:
         starts, constants = found.bias, found.constants
     parts: list[Words] = []

@@ -26,6 +26,9 @@ typedef void diagmem_fours_rest(const struct diagmem_fours_params *p, const void
 typedef struct diagmem_fours_params {
     diagmem_window window;
     int32_t is_positive;          /* the least output is that of all negative sums */
+#ifdef DIAGMEM_TO_EVEN
+    int32_t rounding;
+#endif
     diagmem_fours_inside *inside; /* NULL unless windows are 3x3 */
     diagmem_fours_taps *taps;
     const int8_t *padding; /* [in_depth], the input's zero point */
@@ -81,16 +84,18 @@ DIAGMEM_IN_ORDER
         w += 6;                                                \
     } while (0)
 
-#define DIAGMEM_PUT_FOUR_FITTED(shift)                 \
-    do {                                               \
-        uint32_t m, n;                                 \
-        DIAGMEM_TAKE(m, n, w);                         \
-        out[0] = DIAGMEM_FITTED(a, (int32_t)m, shift); \
-        out[1] = DIAGMEM_FITTED(b, (int32_t)n, shift); \
-        DIAGMEM_TAKE(m, n, w);                         \
-        out[2] = DIAGMEM_FITTED(c, (int32_t)m, shift); \
-        out[3] = DIAGMEM_FITTED(d, (int32_t)n, shift); \
+#define DIAGMEM_PUT_FOUR_BY(put, shift)     \
+    do {                                    \
+        uint32_t m, n;                      \
+        DIAGMEM_TAKE(m, n, w);              \
+        out[0] = put(a, (int32_t)m, shift); \
+        out[1] = put(b, (int32_t)n, shift); \
+        DIAGMEM_TAKE(m, n, w);              \
+        out[2] = put(c, (int32_t)m, shift); \
+        out[3] = put(d, (int32_t)n, shift); \
     } while (0)
+
+#define DIAGMEM_PUT_FOUR_FITTED(shift) DIAGMEM_PUT_FOUR_BY(DIAGMEM_FITTED, shift)
 
 #define DIAGMEM_FOUR_SUMS                                                       \
     int32_t a = (int32_t)diagmem_low(w[0]), b = (int32_t)diagmem_high(w[0]);    \
@@ -140,6 +145,22 @@ DIAGMEM_FOUR_CHANNELS(diagmem_fitted_8_fours_s8, DIAGMEM_PUT_FOUR_FITTED, 8)
 DIAGMEM_FOUR_CHANNELS(diagmem_fitted_10_fours_s8, DIAGMEM_PUT_FOUR_FITTED, 10)
 DIAGMEM_FOUR_CHANNELS(diagmem_fitted_12_fours_s8, DIAGMEM_PUT_FOUR_FITTED, 12)
 DIAGMEM_FOUR_CHANNELS(diagmem_fitted_14_fours_s8, DIAGMEM_PUT_FOUR_FITTED, 14)
+#ifdef DIAGMEM_TO_EVEN
+/* Blocks with channels that must be rounded have an odd second multiplier. */
+#define DIAGMEM_PUT_FOUR_MIXED(shift)                           \
+    do {                                                        \
+        if (diagmem_high(w[0]) & 1u) {                           \
+            DIAGMEM_PUT_FOUR_BY(DIAGMEM_MIXED_B, shift); \
+        } else {                                                \
+            DIAGMEM_PUT_FOUR_FITTED(shift);                     \
+        }                                                       \
+    } while (0)
+
+DIAGMEM_FOUR_CHANNELS(diagmem_mixed_8_fours_s8, DIAGMEM_PUT_FOUR_MIXED, 8)
+DIAGMEM_FOUR_CHANNELS(diagmem_mixed_10_fours_s8, DIAGMEM_PUT_FOUR_MIXED, 10)
+DIAGMEM_FOUR_CHANNELS(diagmem_mixed_12_fours_s8, DIAGMEM_PUT_FOUR_MIXED, 12)
+DIAGMEM_FOUR_CHANNELS(diagmem_mixed_14_fours_s8, DIAGMEM_PUT_FOUR_MIXED, 14)
+#endif
 DIAGMEM_FOUR_CHANNELS(diagmem_positive_fours_s8, DIAGMEM_PUT_FOUR, DIAGMEM_POSITIVE)
 DIAGMEM_FOUR_CHANNELS(diagmem_any_fours_s8, DIAGMEM_PUT_FOUR, DIAGMEM_ANY_SIGN)
 
@@ -154,6 +175,12 @@ static DIAGMEM_APART void diagmem_fours_rest_s8(const diagmem_depthwise_conv_2d_
         }
         const int32_t x = diagmem_times_256(sum);
         const int32_t *const k = w + count + 1;
+#ifdef DIAGMEM_TO_EVEN
+        if (p->rounding == DIAGMEM_ROUNDED_TO_EVEN) {
+            out[channel] = DIAGMEM_EITHER(x, k[0], k[1], k[2]);
+            continue;
+        }
+#endif
         out[channel] = p->is_positive ? DIAGMEM_POSITIVE(x, k[0], k[1], k[2]) : DIAGMEM_ANY_SIGN(x, k[0], k[1], k[2]);
     }
 }

@@ -20,7 +20,7 @@ static inline void diagmem_depthwise_conv_2d_s4_pixel(const diagmem_depthwise_co
         for (int32_t t = 0; t < count; ++t) {
             sum += ((const int8_t *)taps[t])[c / p->multiplier] * diagmem_weight_s4(weights, t);
         }
-        out[c] = diagmem_general_s8(&p->output, c, diagmem_wrapping_add(sum, p->output.bias[c]));
+        out[c] = diagmem_general_s8(&p->output, c, sum);
     }
 }
 

@@ -23,7 +23,7 @@ static inline void diagmem_depthwise_conv_2d_s8_pixel(const diagmem_depthwise_co
         for (int32_t t = 0; t < count; ++t) {
             sum += ((const int8_t *)taps[t])[c / multiplier] * weights[t];
         }
-        out[c] = diagmem_general_s8(&output, c, diagmem_wrapping_add(sum, output.bias[c]));
+        out[c] = diagmem_general_s8(&output, c, sum);
     }
 }
 
@@ -39,7 +39,7 @@ static inline void diagmem_depthwise_conv_2d_s8_nine(const diagmem_depthwise_con
     for (int32_t c = 0; c < depth; ++c, w += 9) {
         const int32_t sum = t0[c] * w[0] + t1[c] * w[1] + t2[c] * w[2] + t3[c] * w[3] + t4[c] * w[4] +
                             t5[c] * w[5] + t6[c] * w[6] + t7[c] * w[7] + t8[c] * w[8];
-        out[c] = diagmem_plain_s8(&output, c, diagmem_wrapping_add(sum, output.bias[c]));
+        out[c] = diagmem_quick_s8(&output, c, sum);
     }
 }
 
@@ -56,7 +56,7 @@ static inline void diagmem_depthwise_conv_2d_s8_inside(const diagmem_depthwise_c
     for (int32_t i = 0; i < depth; ++i, ++a, ++b, ++c, w += 9) {
         const int32_t sum = a[0] * w[0] + a[step] * w[1] + a[2 * step] * w[2] + b[0] * w[3] +
                             b[step] * w[4] + b[2 * step] * w[5] + c[0] * w[6] + c[step] * w[7] + c[2 * step] * w[8];
-        out[i] = diagmem_plain_s8(&output, i, diagmem_wrapping_add(sum, output.bias[i]));
+        out[i] = diagmem_quick_s8(&output, i, sum);
     }
 }
 
@@ -64,7 +64,7 @@ static inline void diagmem_depthwise_conv_2d_s8_inside(const diagmem_depthwise_c
 static inline void diagmem_depthwise_conv_2d_s8_row(const diagmem_depthwise_conv_2d_s8_params *p,
                                                     const void *const *rows, int8_t *out) {
     const diagmem_window *const w = &p->window;
-    const int is_simple = w->kernel_h == 3 && w->kernel_w == 3 && p->multiplier == 1 && p->output.is_plain;
+    const int is_simple = w->kernel_h == 3 && w->kernel_w == 3 && p->multiplier == 1 && diagmem_is_quick(&p->output);
     const int is_inside = is_simple && rows[0] != NULL && rows[1] != NULL && rows[2] != NULL;
     const void *taps[DIAGMEM_MAX_TAPS];
     for (int32_t x = 0; x < w->out_width; ++x, out += w->out_pitch) {

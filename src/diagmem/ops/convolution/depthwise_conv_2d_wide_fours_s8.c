@@ -34,7 +34,6 @@ static inline void diagmem_depthwise_conv_2d_wide_fours_s8_row(const diagmem_dep
             for (int32_t i = 0; i < together; ++i) {
                 const int32_t channel = c + i;
                 sums[i] = diagmem_depthwise_sum_s8(taps, count, channel, p->filter + channel * count);
-                sums[i] = diagmem_wrapping_add(sums[i], p->output.bias[channel]);
             }
             for (int32_t i = 0; i < together; ++i) {
                 out[c + i] = diagmem_general_s8(&p->output, c + i, sums[i]);

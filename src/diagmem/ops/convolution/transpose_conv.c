@@ -81,8 +81,7 @@ typedef struct {
     }
 
 DIAGMEM_TRANSPOSE_CONV(diagmem_transpose_conv_s8, diagmem_transpose_conv_s8_params, int8_t, int8_t, int32_t,
-                       (x - p->zero_point) * w,
-                       diagmem_general_s8(&p->output, c, diagmem_wrapping_add(sum, p->output.bias[c])))
+                       (x - p->zero_point) * w, diagmem_general_s8(&p->output, c, sum))
 DIAGMEM_TRANSPOSE_CONV(diagmem_transpose_conv_u8, diagmem_transpose_conv_u8_params, uint8_t, int8_t, int32_t,
                        (x - p->zero_point) * (w - p->filter_zero_point),
                        diagmem_general_u8(&p->output, c, diagmem_wrapping_add(sum, p->output.bias[c])))

@@ -38,10 +38,7 @@ static inline void diagmem_put_channels_s4(const diagmem_run *runs, int32_t coun
     for (const int32_t end = first + channels; first < end; first += DIAGMEM_BLOCK_S4) {
         const int32_t together = end - first < DIAGMEM_BLOCK_S4 ? end - first : DIAGMEM_BLOCK_S4;
         const diagmem_channels_s8 block = diagmem_channels_from(to, first);
-        int32_t sums[DIAGMEM_BLOCK_S4];
-        for (int32_t i = 0; i < together; ++i) {
-            sums[i] = block.bias[i];
-        }
+        int32_t sums[DIAGMEM_BLOCK_S4] = {0};
         diagmem_add_block_s4(runs, count, weights, together, sums);
         for (int32_t i = 0; i < together; ++i) {
             out[first + i] = diagmem_general_s8(&block, i, sums[i]);

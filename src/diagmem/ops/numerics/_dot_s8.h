@@ -112,13 +112,13 @@ static inline void diagmem_put_block_s8(const diagmem_run *runs, int32_t count, 
                                         const diagmem_channels_s8 *to, int8_t *out) {
     int32_t sums[DIAGMEM_BLOCK];
     diagmem_add_runs_s8(runs, count, weights, sums);
-    if (to->is_plain) {
+    if (diagmem_is_quick(to)) {
         for (int32_t i = 0; i < DIAGMEM_BLOCK; ++i) {
-            out[i] = diagmem_plain_s8(to, i, diagmem_wrapping_add(sums[i], to->bias[i]));
+            out[i] = diagmem_quick_s8(to, i, sums[i]);
         }
     } else {
         for (int32_t i = 0; i < DIAGMEM_BLOCK; ++i) {
-            out[i] = diagmem_general_s8(to, i, diagmem_wrapping_add(sums[i], to->bias[i]));
+            out[i] = diagmem_general_s8(to, i, sums[i]);
         }
     }
 }
@@ -126,15 +126,12 @@ static inline void diagmem_put_block_s8(const diagmem_run *runs, int32_t count, 
 /* The same for a block of fewer channels. */
 static inline void diagmem_put_rest_s8(const diagmem_run *runs, int32_t count, const int8_t *weights,
                                        const diagmem_channels_s8 *to, int32_t channels, int8_t *out) {
-    int32_t sums[DIAGMEM_BLOCK];
-    for (int32_t i = 0; i < channels; ++i) {
-        sums[i] = to->bias[i];
-    }
+    int32_t sums[DIAGMEM_BLOCK] = {0};
     for (const diagmem_run *const end = runs + count; runs != end; ++runs) {
         const int8_t *const x = runs->at;
         for (int32_t k = 0; k < runs->count; ++k) {
             for (int32_t i = 0; i < channels; ++i) {
-                sums[i] = diagmem_wrapping_add(sums[i], x[k] * *weights++);
+                sums[i] += x[k] * *weights++;
             }
         }
     }

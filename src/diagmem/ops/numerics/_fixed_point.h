@@ -11,6 +11,13 @@
 #include "_to_even.h"
 #endif
 
+/* How products with multipliers become integers. */
+enum {
+    DIAGMEM_ROUNDED_TWICE,      /* as TensorFlow Lite does it */
+    DIAGMEM_ROUNDED_TWICE_DOWN, /* the same where all multipliers are below a quarter, and ranges those of the type */
+    DIAGMEM_ROUNDED_TO_EVEN     /* once, halves to even, as onnxruntime does it: a mantissa holds the bits of a single */
+};
+
 /* From 32-bit numbers to stored values of an output. */
 typedef struct {
     int32_t mantissa;
@@ -18,6 +25,9 @@ typedef struct {
     int32_t zero_point;
     int32_t low; /* the range that the activation leaves */
     int32_t high;
+#ifdef DIAGMEM_TO_EVEN
+    int32_t rounding;
+#endif
 } diagmem_requantisation;
 
 static inline int32_t diagmem_clamp(int32_t x, int32_t low, int32_t high) {
@@ -67,6 +77,19 @@ static inline int32_t diagmem_high_mul(int32_t a, int32_t b) {
 #endif
 }
 
+/* a * b / 2^32, rounded down; b is not negative. */
+static inline int32_t diagmem_upper_product(int32_t a, int32_t b) {
+#if DIAGMEM_SHORT_PRODUCTS
+    const uint32_t a_low = (uint32_t)a & 0xffffu, b_low = (uint32_t)b & 0xffffu;
+    const int32_t a_high = a >> 16, b_high = b >> 16;
+    const uint32_t first = a_low * (uint32_t)b_high + ((a_low * b_low) >> 16);
+    const int32_t second = a_high * (int32_t)b_low + (int32_t)(first & 0xffffu);
+    return a_high * b_high + (int32_t)(first >> 16) + (second >> 16);
+#else
+    return (int32_t)(((int64_t)a * b) >> 32);
+#endif
+}
+
 /* x / 2^exponent, halves away from zero. */
 static inline int32_t diagmem_rounding_shift(int32_t x, int32_t exponent) {
     const int32_t mask = (int32_t)((1u << exponent) - 1u);
@@ -110,9 +133,9 @@ static inline int32_t diagmem_rescale(int32_t x, int32_t mantissa, int32_t shift
 
 static inline int32_t diagmem_requantise(const diagmem_requantisation *to, int32_t x) {
 #ifdef DIAGMEM_TO_EVEN
-    if (diagmem_is_single(to->mantissa)) {
+    if (to->rounding == DIAGMEM_ROUNDED_TO_EVEN) {
         const int32_t low = to->low - to->zero_point, high = to->high - to->zero_point;
-        return diagmem_scaled_to_even(x, to->mantissa, to->shift, low, high) + to->zero_point;
+        return diagmem_scaled_to_even(x, to->mantissa, low, high) + to->zero_point;
     }
 #endif
     const int32_t scaled = diagmem_rescale(x, to->mantissa, to->shift);

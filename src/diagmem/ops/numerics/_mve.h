@@ -6,6 +6,10 @@
 #include "_dsp.h"
 #include "_fixed_point.h"
 
+#ifdef DIAGMEM_TO_EVEN
+#include "_mve_to_even.h"
+#endif
+
 #if defined(__ARM_FEATURE_MVE) && (__ARM_FEATURE_MVE & 1) && defined(__GNUC__)
 #define DIAGMEM_HAS_MVE 1
 #include <arm_mve.h>
@@ -24,6 +28,9 @@ typedef struct {
     int32_t high;
     int32_t is_positive; /* the least output is that of all negative sums, no shift is to the left, all of the range is
                             used */
+#ifdef DIAGMEM_TO_EVEN
+    int32_t rounding;
+#endif
     const int32_t *eights; /* [channels / 8, rounded up][DIAGMEM_EIGHT_WORDS] */
 } diagmem_eights_s8;
 
@@ -86,6 +93,13 @@ static inline int16x8_t diagmem_eight_outputs(const diagmem_eights_s8 *p, int32x
 static inline int16x8_t diagmem_eight_rescaled(const diagmem_eights_s8 *p, const int32_t *t, int32x4_t even,
                                                int32x4_t odd) {
     const int is_positive = p->is_positive != 0;
+#ifdef DIAGMEM_TO_EVEN
+    if (p->rounding == DIAGMEM_ROUNDED_TO_EVEN) {
+        even = diagmem_four_to_even(even, vldrwq_s32(t + 8));
+        odd = diagmem_four_to_even(odd, vldrwq_s32(t + 12));
+        return diagmem_eight_outputs(p, even, odd, is_positive);
+    }
+#endif
     even = diagmem_rescale_four(even, vldrwq_s32(t + 8), vldrbq_s32((const int8_t *)(t + 16)), is_positive);
     odd = diagmem_rescale_four(odd, vldrwq_s32(t + 12), vldrbq_s32((const int8_t *)(t + 17)), is_positive);
     return diagmem_eight_outputs(p, even, odd, is_positive);
@@ -127,6 +141,13 @@ static inline void diagmem_put_eight(const diagmem_eights_s8 *p, const int32_t *
     for (int32_t c = 0; c < 8 && c < left; ++c) {
         const int32_t i = diagmem_lane(c);
         const int32_t sum = diagmem_wrapping_add(sums[c], t[i]);
+#ifdef DIAGMEM_TO_EVEN
+        if (p->rounding == DIAGMEM_ROUNDED_TO_EVEN) {
+            const int32_t low = p->low - p->zero_point, high = p->high - p->zero_point;
+            out[c] = (int8_t)(diagmem_scaled_to_even(sum, t[8 + i], low, high) + p->zero_point);
+            continue;
+        }
+#endif
         const int32_t scaled = diagmem_rescale(sum, t[8 + i], ((const int8_t *)(t + 16))[i]);
         out[c] = (int8_t)diagmem_clamp(scaled + p->zero_point, p->low, p->high);
     }

@@ -53,6 +53,14 @@ static DIAGMEM_APART void diagmem_two_pixels_mve_s8(const diagmem_eights_s8 *p, 
         some = vldrwq_s32(t + 4);
         odd = vaddq_s32(odd, some);
         next_odd = vaddq_s32(next_odd, some);
+#ifdef DIAGMEM_TO_EVEN
+        if (p->rounding == DIAGMEM_ROUNDED_TO_EVEN) {
+            diagmem_two_fours_to_even(&even, &next_even, t + 8);
+            diagmem_two_fours_to_even(&odd, &next_odd, t + 12);
+            first = diagmem_eight_outputs(p, even, odd, 0);
+            second = diagmem_eight_outputs(p, next_even, next_odd, 0);
+        } else
+#endif
         if (p->is_positive) {
             diagmem_rescale_two_fours(&even, &next_even, t + 8, t + 16, 1);
             diagmem_rescale_two_fours(&odd, &next_odd, t + 12, t + 17, 1);

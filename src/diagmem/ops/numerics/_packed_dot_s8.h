@@ -13,6 +13,9 @@ typedef const diagmem_words *diagmem_eight_sums(const diagmem_run *runs, const d
 typedef struct {
     int32_t channels;
     int32_t is_positive;       /* the least output is that of all negative sums */
+#ifdef DIAGMEM_TO_EVEN
+    int32_t rounding;
+#endif
     diagmem_eight_sums *eight; /* NULL where there are fewer channels: then no code for them is needed */
     const int64_t *blocks; /* of eight channels; then those that remain, in twos, and the constants of these */
 } diagmem_packed_s8;
@@ -130,6 +133,11 @@ static DIAGMEM_APART void diagmem_put_packed_s8(const diagmem_run *runs, int32_t
     for (; channels >= 8; channels -= 8, out += 8) {
         w = to->eight(runs, last, w, sums);
         const diagmem_word *const k = (const diagmem_word *)w;
+#ifdef DIAGMEM_TO_EVEN
+        if (to->rounding == DIAGMEM_ROUNDED_TO_EVEN) {
+            DIAGMEM_PUT_EIGHT(DIAGMEM_EITHER);
+        } else
+#endif
         if (to->is_positive) {
             DIAGMEM_PUT_EIGHT(DIAGMEM_POSITIVE);
         } else {
@@ -142,6 +150,11 @@ static DIAGMEM_APART void diagmem_put_packed_s8(const diagmem_run *runs, int32_t
     }
     const diagmem_word *const k = (const diagmem_word *)w;
     for (int32_t i = 0; i < channels; ++i) {
+#ifdef DIAGMEM_TO_EVEN
+        if (to->rounding == DIAGMEM_ROUNDED_TO_EVEN) {
+            DIAGMEM_PUT_SUM(i, DIAGMEM_EITHER);
+        } else
+#endif
         if (to->is_positive) {
             DIAGMEM_PUT_SUM(i, DIAGMEM_POSITIVE);
         } else {

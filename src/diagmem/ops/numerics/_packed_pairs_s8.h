@@ -154,34 +154,38 @@ typedef const diagmem_words *diagmem_one_pixel(const diagmem_words *from, const 
         w += 6;                                                        \
     } while (0)
 
-/* Multipliers of channels 0 to 3; a start stands behind that of channel 1, and of channel 3. */
-#define DIAGMEM_PUT_FITTED_TWICE(shift)                                                             \
-    do {                                                                                            \
-        uint32_t m, n, k;                                                                           \
-        DIAGMEM_TAKE(m, n, w);                                                                      \
-        out[0] = DIAGMEM_FITTED(diagmem_minus(a0, b0), (int32_t)m, shift);                          \
-        out[pitch] = DIAGMEM_FITTED(diagmem_minus(a1, b1), (int32_t)m, shift);                      \
-        DIAGMEM_TAKE(k, m, w);                                                                      \
-        out[1] = DIAGMEM_FITTED(diagmem_plus_256_times((int32_t)k, b0), (int32_t)n, shift);         \
-        out[pitch + 1] = DIAGMEM_FITTED(diagmem_plus_256_times((int32_t)k, b1), (int32_t)n, shift); \
-        out[2] = DIAGMEM_FITTED(diagmem_minus(c0, d0), (int32_t)m, shift);                          \
-        out[pitch + 2] = DIAGMEM_FITTED(diagmem_minus(c1, d1), (int32_t)m, shift);                  \
-        DIAGMEM_TAKE(n, k, w);                                                                      \
-        out[3] = DIAGMEM_FITTED(diagmem_plus_256_times((int32_t)k, d0), (int32_t)n, shift);         \
-        out[pitch + 3] = DIAGMEM_FITTED(diagmem_plus_256_times((int32_t)k, d1), (int32_t)n, shift); \
+/* Multipliers of channels 0 to 3; a start stands behind that of channel 1, and of channel 3. `put_a` and
+ * `put_b` make outputs. */
+#define DIAGMEM_PUT_FITTED_TWICE_BY(put_a, put_b, shift)                                                  \
+    do {                                                                                         \
+        uint32_t m, n, k;                                                                        \
+        DIAGMEM_TAKE(m, n, w);                                                                   \
+        out[0] = put_a(diagmem_minus(a0, b0), (int32_t)m, shift);                                  \
+        out[pitch] = put_a(diagmem_minus(a1, b1), (int32_t)m, shift);                              \
+        DIAGMEM_TAKE(k, m, w);                                                                   \
+        out[1] = put_b(diagmem_plus_256_times((int32_t)k, b0), (int32_t)n, shift);                 \
+        out[pitch + 1] = put_b(diagmem_plus_256_times((int32_t)k, b1), (int32_t)n, shift);         \
+        out[2] = put_a(diagmem_minus(c0, d0), (int32_t)m, shift);                                  \
+        out[pitch + 2] = put_a(diagmem_minus(c1, d1), (int32_t)m, shift);                          \
+        DIAGMEM_TAKE(n, k, w);                                                                   \
+        out[3] = put_b(diagmem_plus_256_times((int32_t)k, d0), (int32_t)n, shift);                 \
+        out[pitch + 3] = put_b(diagmem_plus_256_times((int32_t)k, d1), (int32_t)n, shift);         \
     } while (0)
 
-#define DIAGMEM_PUT_FITTED_ONCE(shift)                                                      \
-    do {                                                                                    \
-        uint32_t m, n, k;                                                                   \
-        DIAGMEM_TAKE(m, n, w);                                                              \
-        out[0] = DIAGMEM_FITTED(diagmem_minus(a0, b0), (int32_t)m, shift);                  \
-        DIAGMEM_TAKE(k, m, w);                                                              \
-        out[1] = DIAGMEM_FITTED(diagmem_plus_256_times((int32_t)k, b0), (int32_t)n, shift); \
-        out[2] = DIAGMEM_FITTED(diagmem_minus(c0, d0), (int32_t)m, shift);                  \
-        DIAGMEM_TAKE(n, k, w);                                                              \
-        out[3] = DIAGMEM_FITTED(diagmem_plus_256_times((int32_t)k, d0), (int32_t)n, shift); \
+#define DIAGMEM_PUT_FITTED_ONCE_BY(put_a, put_b, shift)                                   \
+    do {                                                                         \
+        uint32_t m, n, k;                                                        \
+        DIAGMEM_TAKE(m, n, w);                                                   \
+        out[0] = put_a(diagmem_minus(a0, b0), (int32_t)m, shift);                  \
+        DIAGMEM_TAKE(k, m, w);                                                   \
+        out[1] = put_b(diagmem_plus_256_times((int32_t)k, b0), (int32_t)n, shift); \
+        out[2] = put_a(diagmem_minus(c0, d0), (int32_t)m, shift);                  \
+        DIAGMEM_TAKE(n, k, w);                                                   \
+        out[3] = put_b(diagmem_plus_256_times((int32_t)k, d0), (int32_t)n, shift); \
     } while (0)
+
+#define DIAGMEM_PUT_FITTED_TWICE(shift) DIAGMEM_PUT_FITTED_TWICE_BY(DIAGMEM_FITTED, DIAGMEM_FITTED, shift)
+#define DIAGMEM_PUT_FITTED_ONCE(shift) DIAGMEM_PUT_FITTED_ONCE_BY(DIAGMEM_FITTED, DIAGMEM_FITTED, shift)
 
 /* Defines `name` for windows of a multiple of so many inputs as `inputs` takes. */
 #define DIAGMEM_TWO_PIXELS(name, starts, inputs, put, how)                                                  \
@@ -231,6 +235,24 @@ DIAGMEM_PIXELS(fitted_8, DIAGMEM_FITTED_STARTS, DIAGMEM_PUT_FITTED_TWICE, DIAGME
 DIAGMEM_PIXELS(fitted_10, DIAGMEM_FITTED_STARTS, DIAGMEM_PUT_FITTED_TWICE, DIAGMEM_PUT_FITTED_ONCE, 10)
 DIAGMEM_PIXELS(fitted_12, DIAGMEM_FITTED_STARTS, DIAGMEM_PUT_FITTED_TWICE, DIAGMEM_PUT_FITTED_ONCE, 12)
 DIAGMEM_PIXELS(fitted_14, DIAGMEM_FITTED_STARTS, DIAGMEM_PUT_FITTED_TWICE, DIAGMEM_PUT_FITTED_ONCE, 14)
+#ifdef DIAGMEM_TO_EVEN
+/* Blocks with channels that must be rounded have an odd second multiplier. */
+#define DIAGMEM_PUT_MIXED_TWICE(shift)                                      \
+    do {                                                                    \
+        if (diagmem_high(w[0]) & 1u) {                                       \
+            DIAGMEM_PUT_FITTED_TWICE_BY(DIAGMEM_MIXED_A, DIAGMEM_MIXED_B, shift);     \
+        } else {                                                            \
+            DIAGMEM_PUT_FITTED_TWICE(shift);                                \
+        }                                                                   \
+    } while (0)
+
+#define DIAGMEM_PUT_MIXED_ONCE(shift) DIAGMEM_PUT_FITTED_ONCE_BY(DIAGMEM_MIXED_A, DIAGMEM_MIXED_B, shift)
+
+DIAGMEM_PIXELS(mixed_8, DIAGMEM_FITTED_STARTS, DIAGMEM_PUT_MIXED_TWICE, DIAGMEM_PUT_MIXED_ONCE, 8)
+DIAGMEM_PIXELS(mixed_10, DIAGMEM_FITTED_STARTS, DIAGMEM_PUT_MIXED_TWICE, DIAGMEM_PUT_MIXED_ONCE, 10)
+DIAGMEM_PIXELS(mixed_12, DIAGMEM_FITTED_STARTS, DIAGMEM_PUT_MIXED_TWICE, DIAGMEM_PUT_MIXED_ONCE, 12)
+DIAGMEM_PIXELS(mixed_14, DIAGMEM_FITTED_STARTS, DIAGMEM_PUT_MIXED_TWICE, DIAGMEM_PUT_MIXED_ONCE, 14)
+#endif
 DIAGMEM_PIXELS(positive, DIAGMEM_STARTS, DIAGMEM_PUT_FOUR_TWICE, DIAGMEM_PUT_FOUR_ONCE, DIAGMEM_POSITIVE)
 DIAGMEM_PIXELS(any, DIAGMEM_STARTS, DIAGMEM_PUT_FOUR_TWICE, DIAGMEM_PUT_FOUR_ONCE, DIAGMEM_ANY_SIGN)
 

@@ -1,14 +1,26 @@
-/* Products in single precision, rounded once, halves to even, by integers alone: the same on cores that have no real
- * numbers. A multiplier is mantissa * 2^-shift, its mantissa in [2^23, 2^24) or 0. */
+/* Products in single precision, rounded once, halves to even: by a floating-point unit, or with the same bits by
+ * integers alone. A multiplier is given as the bits of a single, which is 0 or at least 2^-40. */
 #ifndef DIAGMEM_TO_EVEN_H
 #define DIAGMEM_TO_EVEN_H
 
 #include <stdint.h>
 
-/* Mantissas of 31 bits are rounded twice, as TensorFlow Lite does it, those of 24 once. */
-static inline int32_t diagmem_is_single(int32_t mantissa) {
-    return mantissa < (1 << 24);
+#if defined(__GNUC__) && defined(__ARM_FP) && (__ARM_FP & 4)
+
+#include <string.h>
+
+/* The product, rounded, in [low, high]. */
+static inline int32_t diagmem_scaled_to_even(int32_t x, int32_t single, int32_t low, int32_t high) {
+    int32_t value;
+    float factor;
+    memcpy(&factor, &single, sizeof factor);
+    factor *= (float)x;
+    __asm__("vcvtr.s32.f32 %0, %0" : "+t"(factor));
+    memcpy(&value, &factor, sizeof value);
+    return value < low ? low : value > high ? high : value;
 }
+
+#else
 
 /* x / 2^bits, halves to even; bits in [1, 63). */
 static inline uint64_t diagmem_halves_to_even(uint64_t x, int32_t bits) {
@@ -25,8 +37,8 @@ static inline int32_t diagmem_bits_above_24(uint64_t x) {
     return bits;
 }
 
-/* x as a single, times the multiplier as a single, to the nearest integer, as a processor for real numbers would. Such
- * a large one that no output can hold it is only known to be large. */
+/* x as a single, times mantissa * 2^-shift as a single, to the nearest integer. Such a large one that no output can
+ * hold it is only known to be large. */
 static inline int32_t diagmem_single_product(int32_t x, int32_t mantissa, int32_t shift) {
     uint64_t size = x < 0 ? 0u - (uint32_t)x : (uint32_t)x;
     int32_t bits = diagmem_bits_above_24(size);
@@ -46,9 +58,11 @@ static inline int32_t diagmem_single_product(int32_t x, int32_t mantissa, int32_
 
 /* The product, rounded, in [low, high], which are within 512 of 0. Twenty bits behind the point tell how to round it,
  * but where singles might have been rounded to a half. */
-static inline int32_t diagmem_scaled_to_even(int32_t x, int32_t mantissa, int32_t shift, int32_t low, int32_t high) {
+static inline int32_t diagmem_scaled_to_even(int32_t x, int32_t single, int32_t low, int32_t high) {
+    const int32_t mantissa = single == 0 ? 0 : (single & 0x7FFFFF) | 0x800000;
+    const int32_t shift = 150 - (single >> 23);
     int32_t value;
-    if (shift >= 24) {
+    if (shift >= 24 && shift < 64) {
         const int64_t fine = (int64_t)x * mantissa >> (shift - 20);
         if (fine <= (int64_t)(low - 1) * (1 << 20)) {
             return low;
@@ -64,5 +78,7 @@ static inline int32_t diagmem_scaled_to_even(int32_t x, int32_t mantissa, int32_
     }
     return value < low ? low : value > high ? high : value;
 }
+
+#endif
 
 #endif

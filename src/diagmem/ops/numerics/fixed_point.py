@@ -50,22 +50,6 @@ def multipliers(reals: Sequence[float]) -> tuple[Ints, Ints]:
     return np.where(is_zero, 0, mantissas), np.where(is_zero, 0, shifts)
 
 
-class SingleMultiplier(NamedTuple):
-    """A positive real number of single precision as mantissa * 2**-shift, the mantissa in [2**23, 2**24) or 0."""
-
-    mantissa: int
-    shift: int
-
-    @classmethod
-    def of(cls, real: float) -> SingleMultiplier:
-        """Exact. Numbers so small that no 32-bit integer times it is as much as a half become 0."""
-        if not 0 <= real < 2.0**24:
-            raise Unsupported(f"scales that make a factor of {real:.6g}; supported: 0 to 2^24")
-        fraction, exponent = math.frexp(float(np.float32(real)))
-        mantissa, shift = int(fraction * 2**24), 24 - exponent
-        return cls(mantissa, shift) if mantissa and shift < 64 else cls(0, 0)
-
-
 def round_half_away(x: float) -> int:
     """The nearest integer, halves away from zero: C's round()."""
     whole = math.floor(abs(x))

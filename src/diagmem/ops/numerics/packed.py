@@ -7,8 +7,7 @@ addition and one shift. Not all numbers allow that; where some do not, there are
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,8 +16,9 @@ import numpy.typing as npt
 from diagmem.model.graph import DType, Node
 from diagmem.ops.c_call import CChannels, CName, CStruct, CTable, require_types, values_of
 from diagmem.ops.kind import Array
+from diagmem.ops.numerics.fitted import INT8, Fitted, fitted, least_sums
 from diagmem.ops.numerics.fixed_point import Ints
-from diagmem.ops.numerics.quantised import Requantisation, folded_bias, rounds_to_even, zero_point_of
+from diagmem.ops.numerics.quantised import Requantisation, folded_bias, zero_point_of
 from diagmem.ops.numerics.weighted_sums import bias_of, requantisation_of
 
 Words = npt.NDArray[np.uint32]
@@ -29,18 +29,16 @@ MOST_RIGHT_SHIFT = 16
 MOST_SUM = 2**23
 """256 times a sum below that fits into 32 bits."""
 
-INT8 = (-128, 127)
-
 
 def is_8_bit(node: Node) -> bool:
     """Whether data and weights are such as the kernels take; a bias that is none of theirs is refused later."""
-    is_known = all(t.dtype is DType.INT8 for t in (node.input(0), node.input(1), node.output))
-    return is_known and not rounds_to_even(node.output)
+    return all(t.dtype is DType.INT8 for t in (node.input(0), node.input(1), node.output))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Packed:
-    """Of each channel what its sum starts from, and `constants`: multiplier, addend and shift."""
+    """Of each channel what its sum starts from, and `constants`: multiplier, addend and shift. Where outputs are
+    rounded once, 256 times a sum starts from the addend; a channel without a line has a shift of -1."""
 
     bias: Ints
     constants: Words
@@ -66,19 +64,34 @@ class Channels:
         return cls(rows.astype(np.int64), folded.astype(np.int64), requantisation_of(node, axis))
 
     @property
-    def is_positive(self) -> bool:
-        """Whether all negative sums give the least output."""
-        return self.output.zero_point == INT8[0]
+    def is_whole(self) -> bool:
+        """Whether outputs have the whole range of their type."""
+        return (self.output.low, self.output.high) == INT8
 
     def c_output(self) -> CStruct:
         """For kernels that take any numbers."""
         return self.output.c_channels(self.bias.astype(np.int32))
 
+    def fitted(self) -> Fitted | None:
+        """Channels without a line as `_packed_s8.h` has them. None where some channel cannot be computed so."""
+        found = fitted(self.weights, self.bias, self.output) if self.is_whole else None
+        if found is None or found.has_line.all():
+            return found
+        products, singles = (self.weights * INT8[0], self.weights * INT8[1]), self.output.mantissas
+        ends = np.stack([np.minimum(*products).sum(axis=1), np.maximum(*products).sum(axis=1)])
+        if (np.abs(self.bias + ends)[:, ~found.has_line] >= MOST_SUM).any() or singles.max() >= 2**30:
+            return None
+        starts = np.where(found.has_line, found.starts, 256 * self.bias + self.output.zero_point + 128)
+        return replace(found, starts=starts, multipliers=np.where(found.has_line, found.multipliers, singles))
+
     def packed(self) -> Packed | None:
         """None where some channel cannot be computed so: outputs that fall where sums wrap around are none that these
         numbers give."""
-        if (self.output.low, self.output.high) != INT8:
+        if not self.is_whole:
             return None
+        if self.output.is_rounded_once:
+            short = self.fitted()
+            return None if short is None else Packed(np.zeros_like(self.bias), short.constants)
         least = self.bias + np.minimum(self.weights * INT8[0], self.weights * INT8[1]).sum(axis=1)
         most = self.bias + np.maximum(self.weights * INT8[0], self.weights * INT8[1]).sum(axis=1)
         ranges = zip(least.tolist(), most.tolist(), strict=True)
@@ -120,14 +133,14 @@ class Channels:
         for near, nudge in itertools.product((0, 1), (0, 1, -1, 2, -2)):
             found = (mantissa >> lost) + near, addend + nudge, right - lost + 7
             fits = found[0] < 2**31 and abs(found[1]) < 2**30
-            if fits and np.array_equal(packed_outputs(sums - middle, *found, self.is_positive), wanted):
+            if fits and np.array_equal(packed_outputs(sums - middle, *found, self.output.ignores_signs), wanted):
                 return middle, *found
         return None
 
 
-def packed_outputs(sums: Ints, multiplier: int, addend: int, shift: int, is_positive: bool) -> Ints:
+def packed_outputs(sums: Ints, multiplier: int, addend: int, shift: int, ignores_signs: bool) -> Ints:
     """What the kernels make of sums: the twin of DIAGMEM_POSITIVE and DIAGMEM_ANY_SIGN."""
-    sign = 0 if is_positive else np.where(sums < 0, -128, 0)
+    sign = 0 if ignores_signs else np.where(sums < 0, -128, 0)
     outputs: Ints = np.clip((addend + sign + ((256 * sums * multiplier) >> 32)) >> shift, *INT8)
     return outputs
 
@@ -141,18 +154,8 @@ def _steps(one: Requantisation, low: int, high: int) -> Ints:
     """Sums from `low` to `high`: if a function that never falls agrees with the channel's on these, it does everywhere.
     They are those before and after each step of the channel's outputs, and the ends."""
     levels = np.arange(INT8[0], INT8[1] + 1)
-    below = _least_sums(one.apply, np.full(256, low, np.int64), np.full(256, high, np.int64), levels)
+    below = least_sums(one.apply, np.full(256, low, np.int64), np.full(256, high, np.int64), levels)
     return np.unique(np.clip(np.concatenate([below, below - 1, [low, high]]), low, high))
-
-
-def _least_sums(outputs: Callable[[Ints], Ints], least: Ints, most: Ints, levels: Ints) -> Ints:
-    """The least sum from `least` on whose output is at least each level; `most` where there is none below."""
-    below, above = least, most
-    while (below < above).any():
-        middle = (below + above) >> 1
-        is_reached = outputs(middle) >= levels
-        below, above = np.where(is_reached, below, middle + 1), np.where(is_reached, middle, above)
-    return below
 
 
 def in_fours(weights: Ints) -> Ints:
@@ -175,6 +178,14 @@ def shared_words(twos: Ints) -> Words | None:
     shared = 256 * twos[::2] + twos[1::2]
     fits = shared.min(initial=0) >= -(2**15) and shared.max(initial=0) < 2**15
     return words_of(shared) if fits else None
+
+
+def fitting_signs(twos: Ints) -> Ints:
+    """Of each channel: -1 where all weights of the first one of two change their signs, so that both fit into one
+    number: 256 * -128 + b does if b is not negative, 256 * 128 + b if it is."""
+    first, second = twos[::2], twos[1::2]
+    changes = ((first == INT8[0]) & (second < 0)).any(axis=(1, 2))
+    return np.stack([np.where(changes, -1, 1), np.ones(len(first), np.int64)], axis=1).reshape(-1)
 
 
 def words(numbers: Ints) -> Words:
@@ -219,10 +230,14 @@ def _in_twos(channels: Channels) -> tuple[Packed, Words, Words] | None:
     """What two channels each share: their sums at the start, and their weights; None where the numbers do not allow
     it."""
     count = len(channels.bias)
-    packed, shared = channels.packed(), shared_words(in_fours(np.pad(channels.weights, ((0, count % 2), (0, 0)))))
+    packed, twos = channels.packed(), in_fours(np.pad(channels.weights, ((0, count % 2), (0, 0))))
+    signs = fitting_signs(twos) if channels.output.is_rounded_once else np.ones(len(twos), np.int64)
+    shared = shared_words(twos * signs[:, None, None])
     if packed is None or shared is None:
         return None
-    return packed, shared_sums(np.pad(packed.bias, (0, count % 2))), shared
+    constants = packed.constants.copy()
+    constants[:, :2] = words(constants[:, :2].astype(np.int32).astype(np.int64) * signs[:count, None])
+    return replace(packed, constants=constants), shared_sums(np.pad(packed.bias, (0, count % 2))), shared
 
 
 def blocks_of_eight(channels: Channels) -> CTable | None:
@@ -257,7 +272,8 @@ def packed_rows(channels: Channels, rows: int) -> dict[str, Any] | None:
         sums = np.zeros_like(sums)
     blocks = stream(parts)
     return {
-        "is_positive": int(channels.is_positive),
+        "is_positive": int(channels.output.ignores_signs),
+        **channels.output.c_rounding(),
         "eight": CName("diagmem_dot_eight_s8") if whole else None,
         "blocks": blocks,
         "step": len(blocks.data) // rows,
@@ -279,142 +295,42 @@ def c_packed(channels: Channels) -> CStruct | None:
         return None
     fields = {
         "channels": len(channels.bias),
-        "is_positive": int(channels.is_positive),
+        "is_positive": int(channels.output.ignores_signs),
+        **channels.output.c_rounding(),
         "eight": CName("diagmem_dot_eight_s8") if len(channels.bias) >= 8 else None,
         "blocks": blocks,
     }
     return CStruct("diagmem_packed_s8", fields)
 
 
-SHIFTS = (10, 12, 8, 14)
-"""Those that there are kernels for, those first that most layers can do with. A small one leaves small multipliers few
-bits; a large one does not reach large multipliers."""
-
-NEIGHBOURS = 64
-"""Multipliers on either side of the true one that are tried."""
-
-POWERS = range(30, 11, -1)
-"""Of two, that are tried for channels with hardly a step, where the slope does not matter."""
-
-MOST = 2**30
-"""Sums below that, and what multipliers of at most 1 make of them, do not wrap around."""
-
-NONE = 2**62
-"""Beyond all numbers that there are."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Fitted:
-    """Of each channel what 256 times its sum of products starts from, and its multiplier; and the shift."""
-
-    starts: Ints
-    multipliers: Ints
-    shift: int
-
-    def outputs(self, sums: Ints) -> Ints:
-        """What kernels make of sums of products, which have no bias in them: the twin of DIAGMEM_FITTED."""
-        high = ((256 * sums + self.starts) * self.multipliers) >> 32
-        found: Ints = np.clip(high >> self.shift, *INT8)
-        return found
-
-
-def fitted(channels: Channels) -> Fitted | None:
-    """None where some channel cannot be computed so."""
-    if not channels.is_positive or (channels.output.low, channels.output.high) != INT8:
-        return None
-    steps = _Steps.of(channels)
-    if not _never_falls(channels, steps):
-        return None
-    return next((found for shift in SHIFTS if (found := _with_shift(channels, steps, shift)) is not None), None)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Steps:
-    """Of each channel its `least` and `most` sum of products, and the output there; `at`: [output, channel], the least
-    sum that gives it or more."""
-
-    least: Ints
-    most: Ints
-    first: Ints
-    last: Ints
-    at: Ints
-
-    @classmethod
-    def of(cls, channels: Channels) -> _Steps:
-        products = channels.weights * INT8[0], channels.weights * INT8[1]
-        least, most = np.minimum(*products).sum(axis=1), np.maximum(*products).sum(axis=1)
-        levels = _levels()
-        low, high = (np.broadcast_arrays(end, levels)[0] for end in (least, most))
-        below = _least_sums(lambda sums: channels.output.apply(sums + channels.bias), low, high, levels)
-        first, last = (channels.output.apply(sums + channels.bias) for sums in (least, most))
-        return cls(least, most, first, last, below)
-
-    def starts(self, multipliers: Ints, shift: int, some: Ints) -> tuple[Ints, Ints]:
-        """The least and the largest start, of `some` channels with these multipliers, that gives all their outputs; the
-        least is larger than the largest where there is none."""
-        unit, levels = 2 ** (32 + shift), _levels()
-        first, last = self.first[some], self.last[some]
-        is_step = (first < levels) & (levels <= last)
-        behind = -(-levels * unit // multipliers) - 256 * self.at[:, some]
-        low = np.where(is_step, behind, -NONE).max(axis=0)
-        high = np.where(is_step, behind + 255, NONE).min(axis=0)
-        low_end = -(-first * unit // multipliers) - 256 * self.least[some]
-        high_end = -(-(last + 1) * unit // multipliers) - 1 - 256 * self.most[some]
-        low = np.where(first > INT8[0], np.maximum(low, low_end), low)
-        high = np.where(last < INT8[1], np.minimum(high, high_end), high)
-        # Nothing may wrap around, whatever the sum.
-        return np.maximum(low, -(2**31) - 256 * self.least[some]), np.minimum(high, 2**31 - 1 - 256 * self.most[some])
-
-
-def _never_falls(channels: Channels, steps: _Steps) -> bool:
-    """Whether outputs do not wrap around as sums rise."""
-    largest = np.maximum(np.abs(channels.bias + steps.least), np.abs(channels.bias + steps.most))
-    is_held = (channels.output.shifts == 0) & (largest < MOST)
-    return bool(np.all((channels.output.shifts < 0) | is_held | (steps.least == steps.most)))
-
-
-def _levels() -> Ints:
-    return np.arange(INT8[0] + 1, INT8[1] + 1, dtype=np.int64)[:, None]
-
-
-def _with_shift(channels: Channels, steps: _Steps, shift: int) -> Fitted | None:
-    starts, multipliers = np.zeros_like(channels.bias), np.zeros_like(channels.bias)
-    left = np.arange(len(channels.bias))
-    for tried in _multipliers(channels, shift):
-        within = left[(tried[left] > 0) & (tried[left] < 2**31)]
-        low, high = steps.starts(tried[within], shift, within)
-        found = within[low <= high]
-        starts[found], multipliers[found] = ((low + high) >> 1)[low <= high], tried[found]
-        left = np.setdiff1d(left, found)
-        if not len(left):
-            return Fitted(starts, multipliers, shift)
-    return None
-
-
-def _multipliers(channels: Channels, shift: int) -> Iterator[Ints]:
-    """One for each channel at a time, the most promising first. Neighbours lie so far apart that they move the
-    outermost step by an eighth of what a start can move it by."""
-    true = channels.output.mantissas * 2.0 ** (shift - 7 + channels.output.shifts)
-    nearest, apart = np.rint(true).astype(np.int64), np.maximum(1, true * true / 2.0 ** (32 + shift + 10))
-    for steps in sorted(range(-NEIGHBOURS, NEIGHBOURS + 1), key=abs):
-        yield nearest + (steps * apart).astype(np.int64)
-    for power in POWERS:
-        yield np.full_like(nearest, 2**power)
-
-
 def fitted_blocks(found: Fitted, twos: Ints) -> CTable | None:
     """For `_packed_pairs_s8.h`: blocks of four channels; None where two weights do not fit into one number. `twos`: the
     weights of each channel in twos, as they meet words of inputs."""
     more = -len(found.starts) % 4
-    shared = shared_words(np.pad(twos, ((0, more), (0, 0), (0, 0))))
+    filled = np.pad(twos, ((0, more), (0, 0), (0, 0)))
+    signs = fitting_signs(filled)
+    shared = shared_words(filled * signs[:, None, None])
     if shared is None:
         return None
-    starts, multipliers = (words(np.pad(each, (0, more))).reshape(-1, 4) for each in (found.starts, found.multipliers))
+    starts = words(np.pad(found.starts, (0, more)) * signs).reshape(-1, 4)
+    multipliers = multipliers_in_fours(found, signs)
     interleaved = shared.reshape(-1, 2, twos.shape[1]).swapaxes(1, 2)
     parts: list[Words] = []
     for start, weights, m in zip(starts, interleaved, multipliers, strict=True):
         parts += [start[[0, 2]], weights, m[:2], start[1:2], m[2:], start[3:]]
     return stream(parts)
+
+
+def multipliers_in_fours(found: Fitted, signs: Ints | None = None) -> Words:
+    """Where channels must be rounded: the second one of their block is odd, and so are their own, which are negative
+    where no signs change."""
+    count = len(found.multipliers)
+    own = np.full(count, -1) if signs is None else np.tile([1, -1], -(-count // 2))[:count]
+    chosen = np.where(found.has_line, found.multipliers, own * (2 * found.multipliers + 1)).astype(np.int64)
+    fours = np.pad(chosen, (0, -count % 4)).reshape(-1, 4) * (1 if signs is None else signs.reshape(-1, 4))
+    has_line = np.pad(found.has_line, (0, -count % 4), constant_values=True).reshape(-1, 4)
+    fours[:, 1] |= ~has_line.all(axis=1)
+    return words(fours)
 
 
 TOGETHER = 8
@@ -437,8 +353,7 @@ def filled_up(size: int, unit: int) -> int:
 def c_eights(channels: Channels) -> CStruct:
     """The `diagmem_eights_s8` of a pixel's channels."""
     output, count = channels.output, len(channels.bias)
-    is_whole = (output.low, output.high) == INT8
-    is_positive = channels.is_positive and is_whole and int(output.shifts.max()) <= 0
+    is_positive = output.ignores_signs and channels.is_whole and int(output.shifts.max()) <= 0
     bias, mantissas, shifts = (
         np.pad(row, (0, -count % TOGETHER)).reshape(-1, TOGETHER)[:, IN_LANES]
         for row in (channels.bias, output.mantissas, output.shifts)
@@ -450,6 +365,7 @@ def c_eights(channels: Channels) -> CStruct:
         "low": output.low,
         "high": output.high,
         "is_positive": int(is_positive),
+        **output.c_rounding(),
         "eights": CTable("eights", np.concatenate([bias, mantissas, packed], axis=1).astype(np.int32)),
     }
     return CStruct("diagmem_eights_s8", fields)

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from diagmem.model.graph import DType, Quantisation, Rounding, Tensor
-from diagmem.ops.c_call import CStruct, CTable, Unsupported
-from diagmem.ops.numerics.fixed_point import Ints, SingleMultiplier, multipliers, rescale, round_half_away, wrapped
+from diagmem.ops.c_call import CName, CStruct, CTable, Unsupported
+from diagmem.ops.numerics.fixed_point import Ints, multipliers, rescale, round_half_away, wrapped
 from diagmem.ops.options import Activation
 
 NARROW_WEIGHTS = (DType.INT8, DType.INT4)
@@ -20,6 +20,9 @@ NARROW_WEIGHTS = (DType.INT8, DType.INT4)
 
 TO_EVEN = "DIAGMEM_TO_EVEN"
 """Limit: some multipliers are float32, and their products are rounded once."""
+
+LEAST_SINGLE, LARGEST_SINGLE = 2.0**-40, 2.0**24
+"""Multipliers of single precision lie between; with smaller ones no 32-bit number becomes as much as a half."""
 
 LARGEST = float(np.finfo(np.float32).max)
 """This number stands for "no limit", as in TFLite."""
@@ -127,15 +130,16 @@ def float_weights(filters: Tensor, values: npt.NDArray[Any], axis: int) -> npt.N
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Requantisation:
-    """32-bit accumulators to stored values of an output, a multiplier for each channel (the last axis). `singles`: the
-    same in float32, where the output is rounded once, halves to even; mantissas then have 24 bits."""
+    """32-bit accumulators to stored values of an output, a multiplier for each channel (the last axis).
+    `is_rounded_once`: as onnxruntime does it, by float32 multipliers, halves to even; mantissas are then the bits of
+    these, and shifts -1."""
 
     mantissas: Ints
     shifts: Ints
     zero_point: int
     low: int
     high: int
-    singles: npt.NDArray[np.float32] | None = None
+    is_rounded_once: bool = False
 
     @classmethod
     def of(cls, reals: Sequence[float], output: Tensor, activation: Activation = Activation.NONE) -> Requantisation:
@@ -145,18 +149,33 @@ class Requantisation:
     @classmethod
     def between(cls, reals: Sequence[float], output: Tensor, bounds: tuple[float, float]) -> Requantisation:
         """The same, clamped to a range of real values."""
-        to_even = rounds_to_even(output)
-        if to_even:
-            columns = zip(*(SingleMultiplier.of(real) for real in reals), strict=True)
-            mantissas, shifts = (np.array(column, dtype=np.int64) for column in columns)
-        else:
-            mantissas, shifts = multipliers(reals)
-        singles = np.array(reals, dtype=np.float32) if to_even else None
-        return cls(mantissas, shifts, zero_point_of(output), *stored_range(bounds, output), singles)
+        ends = zero_point_of(output), *stored_range(bounds, output)
+        if not rounds_to_even(output):
+            return cls(*multipliers(reals), *ends)
+        wrong = [real for real in reals if not 0 <= real < LARGEST_SINGLE]
+        if wrong:
+            raise Unsupported(f"scales that make a factor of {wrong[0]:.6g}; supported: 0 to 2^24")
+        bits = np.array(reals, np.float32).view(np.int32).astype(np.int64)
+        return cls(
+            np.where(np.array(reals) < LEAST_SINGLE, 0, bits), np.full_like(bits, -1), *ends, is_rounded_once=True
+        )
+
+    @property
+    def reals(self) -> npt.NDArray[np.float64]:
+        """What one unit of an accumulator is worth, as the multipliers have it."""
+        if self.is_rounded_once:
+            return self.mantissas.astype(np.int32).view(np.float32).astype(np.float64)
+        scaled: npt.NDArray[np.float64] = self.mantissas * 2.0 ** (self.shifts - 31)
+        return scaled
+
+    @property
+    def ignores_signs(self) -> bool:
+        """Whether rounding does not depend on signs, or all negative sums give the least output."""
+        return self.is_rounded_once or self.zero_point == np.iinfo(np.int8).min
 
     def apply(self, accumulators: Any) -> Ints:
-        if self.singles is not None:
-            products = wrapped(np.asarray(accumulators)).astype(np.float32) * self.singles
+        if self.is_rounded_once:
+            products = wrapped(np.asarray(accumulators)).astype(np.float32) * self.reals.astype(np.float32)
             held = np.clip(products, self.low - self.zero_point, self.high - self.zero_point)
             rounded: Ints = np.rint(held).astype(np.int64) + self.zero_point
             return rounded
@@ -167,21 +186,28 @@ class Requantisation:
     def c_struct(self) -> CStruct:
         """The `diagmem_requantisation` that has one multiplier for all channels."""
         (mantissa,), (shift,) = self.mantissas.tolist(), self.shifts.tolist()
-        return CStruct("diagmem_requantisation", {"mantissa": mantissa, "shift": shift, **self._range()})
+        fields = {"mantissa": mantissa, "shift": shift, **self._range(), **self.c_rounding()}
+        return CStruct("diagmem_requantisation", fields)
 
-    def c_channels(self, bias: npt.NDArray[np.int32]) -> CStruct:
+    def c_channels(self, bias: npt.NDArray[Any]) -> CStruct:
         """The `diagmem_channels_s8` that has a bias and a multiplier for each channel."""
-        is_plain = self.singles is None and bool(self.shifts.max() <= -2) and (self.low, self.high) == (-128, 127)
+        is_plain = bool(self.shifts.max() <= -2) and (self.low, self.high) == (-128, 127)
+        how = CName("DIAGMEM_ROUNDED_TWICE_DOWN" if is_plain else "DIAGMEM_ROUNDED_TWICE")
         return CStruct(
             "diagmem_channels_s8",
             {
-                "bias": CTable("bias", bias),
+                "bias": CTable("bias", bias.astype(np.int32)),
                 "mantissa": CTable("mantissa", self.mantissas.astype(np.int32)),
                 "shift": CTable("shift", self.shifts.astype(np.int8)),
                 **self._range(),
-                "is_plain": int(is_plain),
+                "rounding": how,
+                **self.c_rounding(),
             },
         )
+
+    def c_rounding(self) -> dict[str, CName]:
+        """The field that tells kernels to round once, where they do."""
+        return {"rounding": CName("DIAGMEM_ROUNDED_TO_EVEN")} if self.is_rounded_once else {}
 
     def _range(self) -> dict[str, int]:
         return {"zero_point": self.zero_point, "low": self.low, "high": self.high}

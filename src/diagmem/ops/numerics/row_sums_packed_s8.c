@@ -8,6 +8,9 @@ typedef struct {
     int32_t apart;         /* rows from one of them to the next */
     const int8_t *padding; /* [in_depth], the input's zero point */
     int32_t is_positive;   /* the least output is that of all negative sums */
+#ifdef DIAGMEM_TO_EVEN
+    int32_t rounding;
+#endif
     diagmem_eight_sums *eight; /* NULL where there are fewer channels */
     const int64_t *blocks;     /* for each row under the window blocks of eight channels; then those that remain, in twos */
     int32_t step;              /* from one row's to the next one's */
@@ -43,8 +46,15 @@ static inline void diagmem_row_sums_packed_s8_take(const diagmem_row_sums_packed
         }
         const diagmem_word *k = (const diagmem_word *)p->constants;
         for (int32_t i = 0; turn == turns - 1 && i < channels; ++i, k += 3) {
-            out[i] = p->is_positive ? DIAGMEM_POSITIVE(sums[i], (int32_t)k[0], (int32_t)k[1], (int32_t)k[2])
-                                    : DIAGMEM_ANY_SIGN(sums[i], (int32_t)k[0], (int32_t)k[1], (int32_t)k[2]);
+            const int32_t m = (int32_t)k[0], addend = (int32_t)k[1], shift = (int32_t)k[2];
+#ifdef DIAGMEM_TO_EVEN
+            if (p->rounding == DIAGMEM_ROUNDED_TO_EVEN) {
+                out[i] = DIAGMEM_EITHER(sums[i], m, addend, shift);
+                continue;
+            }
+#endif
+            out[i] = p->is_positive ? DIAGMEM_POSITIVE(sums[i], m, addend, shift)
+                                    : DIAGMEM_ANY_SIGN(sums[i], m, addend, shift);
         }
     }
 }

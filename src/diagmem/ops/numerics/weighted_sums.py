@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from diagmem.ops.c_call import (
 )
 from diagmem.ops.kind import Array
 from diagmem.ops.loops.windowed import WindowedLoop, c_window, tap_counts, window_limits
+from diagmem.ops.numerics.fitted import fitted
 from diagmem.ops.numerics.fixed_point import Ints, wrapped
 from diagmem.ops.numerics.quantised import (
     NARROW_WEIGHTS,
@@ -236,8 +237,13 @@ def _fields_s8(node: Node, weights: Array, output: Requantisation, stored: Array
     require_types(DType.INT8, (node.output,) if node.input(1).dtype is DType.INT4 else (node.input(1), node.output))
     require_types(DType.INT32, () if bias is None else (bias,))
     folded = folded_bias(None if bias is None else values_of(bias), weights, zero_point_of(node.input(0)))
-    filters = CTable("filter", stored)
-    return {"filter": filters, "output": output.c_channels(folded)}
+    rows = weights.reshape(len(weights), -1).astype(np.int64)
+    line = fitted(rows, folded.astype(np.int64), output) if output.is_rounded_once else None
+    if line is not None:
+        folded = np.where(line.has_line, line.starts, folded)
+        numbers = np.where(line.has_line, line.multipliers, output.mantissas)
+        output = replace(output, mantissas=numbers, shifts=line.shifts)
+    return {"filter": CTable("filter", stored), "output": output.c_channels(folded)}
 
 
 def _fields_u8(node: Node, weights: Array, output: Requantisation, stored: Array) -> Fields:

@@ -123,7 +123,7 @@ def convolution(
     activation: Activation = Activation.NONE,
     as_stored: bool = False,
 ) -> Convolution:
-    """A Conv; with a group for each channel, a depthwise one."""
+    """A Conv; with a group for each of several channels, a depthwise one."""
     size = image_shape(im, node, image.shape)
     groups = im.attribute(node, "group", 1)
     if weights.ndim != len(image.shape) or weights.shape[1] * groups != image.shape[1] or weights.shape[0] % groups:
@@ -132,7 +132,7 @@ def convolution(
     kernel = weights.reshape(*weights.shape[:2], *window.kernel)
     tensor = im.build.form(image, image_dims(image.shape), as_stored)
     rest = window.padding(tensor.shape[1:3]), *window.stride, *window.dilation
-    if groups == image.shape[1] and weights.shape[1] == 1:
+    if groups == image.shape[1] > 1:
         depthwise = DepthwiseConv2D(*rest, weights.shape[0] // groups, activation)
         return Convolution("DEPTHWISE_CONV_2D", tensor, kernel.transpose(1, 2, 3, 0), 3, depthwise)
     return Convolution("CONV_2D", tensor, kernel.transpose(0, 2, 3, 1), 0, Conv2D(*rest, activation))

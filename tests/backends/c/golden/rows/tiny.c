@@ -85,7 +85,7 @@ static const diagmem_conv_2d_s8_params op0 = {
     .padding = tiny_op0_padding, .filter = tiny_op0_filter,
     .output = {
         .bias = tiny_op0_bias, .mantissa = tiny_op0_mantissa, .shift = tiny_op0_shift, .zero_point = -128,
-        .low = -128, .high = 127, .is_plain = 1,
+        .low = -128, .high = 127, .rounding = DIAGMEM_ROUNDED_TWICE_DOWN,
     },
 };
 
@@ -101,7 +101,7 @@ static const diagmem_depthwise_conv_2d_s8_params op1 = {
     .padding = tiny_op1_padding, .filter = tiny_op1_filter,
     .output = {
         .bias = tiny_op1_bias, .mantissa = tiny_op1_mantissa, .shift = tiny_op1_shift, .zero_point = -4,
-        .low = -128, .high = 127, .is_plain = 1,
+        .low = -128, .high = 127, .rounding = DIAGMEM_ROUNDED_TWICE_DOWN,
     },
 };
 
@@ -117,7 +117,7 @@ static const diagmem_conv_2d_s8_params op2 = {
     .padding = NULL, .filter = tiny_op2_filter,
     .output = {
         .bias = tiny_op2_bias, .mantissa = tiny_op2_mantissa, .shift = tiny_op2_shift, .zero_point = -8,
-        .low = -128, .high = 127, .is_plain = 1,
+        .low = -128, .high = 127, .rounding = DIAGMEM_ROUNDED_TWICE_DOWN,
     },
 };
 
@@ -165,7 +165,7 @@ static const diagmem_fully_connected_s8_params op7 = {
     .rows = 1, .outputs = 5, .inputs = 8, .filter = tiny_op7_filter,
     .output = {
         .bias = tiny_op7_bias, .mantissa = tiny_op7_mantissa, .shift = tiny_op7_shift, .zero_point = 1, .low = -128,
-        .high = 127, .is_plain = 1,
+        .high = 127, .rounding = DIAGMEM_ROUNDED_TWICE_DOWN,
     },
 };
 
