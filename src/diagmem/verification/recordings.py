@@ -18,7 +18,7 @@ import numpy as np
 from diagmem.model.errors import DiagmemError, PlanError, content_of, install_command, one_line
 from diagmem.model.graph import DType, Graph, Tensor
 from diagmem.ops.kind import Array
-from diagmem.verification.running import Given, taken
+from diagmem.verification.running import Given, by_run, taken
 
 Pixels = tuple[float, float]
 """What the darkest and the brightest value of a picture become."""
@@ -31,11 +31,13 @@ class DataError(DiagmemError):
 @dataclass(frozen=True, slots=True)
 class Recording:
     """What one file holds: stored values of each input, for one run or several in a row. State begins anew with it.
-    `hertz`: how many samples of sound it has in a second."""
+    `hertz`: how many samples of sound it has in a second. `reals`: the numbers of which the runs hold the nearest
+    stored ones, where there is one input and the file has such."""
 
     name: str
     runs: Sequence[Sequence[Array]]
     hertz: int | None = None
+    reals: Array | None = None
 
 
 def recordings(path: Path, graph: Graph, is_raw: bool = False, pixels: Pixels | None = None) -> list[Recording]:
@@ -62,7 +64,9 @@ def _recording(path: Path, name: str, graph: Graph, is_raw: bool, pixels: Pixels
             raise DataError(f"its name ends in none of {', '.join(READERS)}")
         given = READERS[suffix](content_of(path), graph, pixels)
         values, hertz = given if isinstance(given, _Sound) else (given, None)
-        return Recording(name, taken(graph, values, is_raw or suffix == ".bin"), hertz)
+        is_stored = is_raw or suffix == ".bin"
+        reals = None if is_stored or isinstance(values, Mapping) else by_run(np.asarray(values), _only_input(graph))
+        return Recording(name, taken(graph, values, is_stored), hertz, reals)
     except (DataError, PlanError) as error:
         raise DataError(f"{one_line(str(path), 400)}: {error}") from error
 

@@ -47,14 +47,14 @@ def taken(graph: Graph, given: Given, is_raw: bool = False) -> list[list[Array]]
         arrays = [np.asarray(given)] if len(tensors) == 1 else [np.asarray(values) for values in given]
     if len(arrays) != len(tensors):
         raise PlanError(f"values are given for {len(arrays)} inputs; the model has {len(tensors)}: {', '.join(names)}")
-    runs = [_stored(_by_run(values, tensor), tensor, is_raw) for values, tensor in zip(arrays, tensors, strict=True)]
+    runs = [_stored(by_run(values, tensor), tensor, is_raw) for values, tensor in zip(arrays, tensors, strict=True)]
     counts = {len(values) for values in runs}
     if len(counts) > 1:
         raise PlanError(f"the inputs have values for {' and '.join(map(str, sorted(counts)))} runs")
     return [list(run) for run in zip(*runs, strict=True)]
 
 
-def _by_run(values: Array, tensor: Tensor) -> Array:
+def by_run(values: Array, tensor: Tensor) -> Array:
     """With an axis of runs. Axes of 1 do not matter, and either side may be a flat list; which axis is which is never
     guessed."""
     shape, found = tensor.shape, values.shape

@@ -63,7 +63,7 @@ def judged(graph: Graph, data: Sequence[Recording], made: Made, labels: Sequence
         for one, runs in zip(data, made, strict=True):
             numbers = [real(run[0], output).astype(np.float64) for run in runs]
             if output.elems > 1:
-                wanted = [real(run[0], given).astype(np.float64) for run in one.runs]
+                wanted = one.reals if one.reals is not None else [real(run[0], given) for run in one.runs]
                 numbers = [np.mean((a - b) ** 2, keepdims=True) for a, b in zip(numbers, wanted, strict=True)]
             values.append([float(number.reshape(-1)[0]) for number in numbers])
         told = [v for each in values for v in each] if is_each else [float(np.mean(each)) for each in values]
