@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,14 +12,10 @@ import click
 from diagmem.cli._files import GIVEN
 from diagmem.model.errors import PlanError, one_line
 from diagmem.model.pools import parsed_size
+from diagmem.model.tables import table
 
 if TYPE_CHECKING:
     from diagmem.model.graph import Shape
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 CORES = ("cortex-m0", "cortex-m3", "cortex-m4", "cortex-m7", "cortex-m33", "cortex-m55", "riscv32")
 """Cores by name; a test compares them with the kernels and the emulated machines."""
@@ -137,22 +130,19 @@ def completed(names: Collection[str], incomplete: str) -> list[Any]:
     return [CompletionItem(name) for name in names if name.lower().startswith(incomplete.lower())]
 
 
-@cache
-def _table() -> Mapping[str, Any]:
-    found: Mapping[str, Any] = tomllib.loads(files(__package__).joinpath("commands.toml").read_text(encoding="utf-8"))
-    return found
+COMMANDS = table(__package__, "commands")
 
 
 def everyday() -> Mapping[str, list[str]]:
     """What `--help` shows, by the names of parameters. `--help-all` shows the others too."""
-    found: Mapping[str, list[str]] = _table()["everyday"]
+    found: Mapping[str, list[str]] = COMMANDS["everyday"]
     return found
 
 
 def parameter(key: str, command: str = "shared", own: Any = None) -> Callable[[Any], Any]:
     """A parameter of a command, or one that several share: an option by its flags, an argument by its name. `own`: its
     type, its choices, or how it is completed, where Python code says so."""
-    given = dict(_table()[command]["options"][key] or _table()["shared"]["options"].get(key, {}))
+    given = dict(COMMANDS[command]["options"][key] or COMMANDS["shared"]["options"].get(key, {}))
     sort, limits = given.pop("type", None), {name: given.pop(name, None) for name in ("least", "most", "above")}
     if sort is not None:
         given["type"] = TYPES[sort]({name: limit for name, limit in limits.items() if limit is not None})
@@ -171,7 +161,7 @@ def parameter(key: str, command: str = "shared", own: Any = None) -> Callable[[A
 def command_of(path: str, of: click.Group | None = None, **own: Any) -> Callable[[Callable[..., Any]], Any]:
     """Makes a function the command of that name, in the group `of` if it is part of one. `own`: see `parameter`, by the
     names of parameters."""
-    about = _table()[path]
+    about = COMMANDS[path]
 
     def made(function: Callable[..., Any]) -> Any:
         from diagmem.cli import _models, _options

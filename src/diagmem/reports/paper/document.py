@@ -7,10 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
+from typing import Any
 
 from diagmem.frontends import zoo
 from diagmem.frontends.zoo.networks import SAME, VALID, Builder
 from diagmem.model.graph import Graph, Node
+from diagmem.model.tables import table
 from diagmem.ops import kind_of
 from diagmem.ops.convolution.depthwise_conv_2d import KIND
 from diagmem.ops.orders import Order
@@ -27,9 +29,8 @@ from diagmem.reports.drawing import KB
 from diagmem.reports.inspection import inspect
 from diagmem.reports.pages import Document, Figure, Section, Table
 
-CITATION = (
-    "P. Blacker, C. P. Bridges, S. Hadfield: Diagonal Memory Optimisation for Machine Learning on Micro-controllers"
-)
+PRINTED = table(__package__, "paper")
+"""What the paper prints, and what is said about it."""
 
 EXAMPLE = "mobilenet_v1_0.25_128_int8"
 """The model that the paper explains itself with."""
@@ -47,19 +48,7 @@ class PeakRow:
     is_sequential: bool
 
 
-TABLE_III = (
-    PeakRow("mobilenet_v1_1.0_224", "MobileNet v1 1.0 224", 4704, 3136, "33.3 %", True),
-    PeakRow("mobilenet_v1_1.0_224_int8", "MobileNet v1 1.0 224 (8 bit)", 1176, 784, "33.3 %", True),
-    PeakRow("mobilenet_v1_0.25_224", "MobileNet v1 0.25 224", 1176, 786, "33.2 %", True),
-    PeakRow("mobilenet_v1_0.25_128_int8", "MobileNet v1 0.25 128 (8 bit)", 96, 64, "33.1 %", True),
-    PeakRow("mobilenet_v2_0.35_224", "MobileNet v2 0.35 224", 2940, 2352, "20 %", True),
-    PeakRow("mobilenet_v2_1.0_224", "MobileNet v2 1.0 224", 5880, 4704, "20 %", True),
-    PeakRow("inception_v4", "Inception v4", 10879, 10079, "7.35 %", False),
-    PeakRow("inception_resnet_v2", "Inception ResNet v2", 8399, 5504, "34.4 %", False),
-    PeakRow("nasnet_mobile", "Nasnet Mobile", 4540, 4540, "None", False),
-    PeakRow("densenet_121", "DenseNet 121", 8624, 8232, "4.55 %", False),
-    PeakRow("resnet50_v2", "ResNet 50 v2", 10976, 10976, "None", False),
-)
+TABLE_III = tuple(PeakRow(**row) for row in PRINTED["peaks"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,17 +63,6 @@ class Layer:
 TABLE_I = Layer("mobilenet_v2_1.0_224", (112, 112, 96), (56, 56, 96))
 """Specification of the second depthwise convolution "in MobileNet": it is MobileNet v2's."""
 
-V1_PEAK = Layer("mobilenet_v1_1.0_224", (112, 112, 32), (112, 112, 64))
-INCEPTION_PEAK = Layer("inception_resnet_v2", (147, 147, 32), (147, 147, 64))
-
-TABLE_I_PRINTED = (
-    ("input shape (w, h, c)", "112, 112, 96"),
-    ("filter shape (w, h, x, y)", "3, 3, 96, 1"),
-    ("output shape (w, h, c)", "56, 56, 96"),
-    ("stride (w, h)", "2, 2"),
-    ("dilation (w, h)", "1, 1"),
-)
-
 
 @dataclass(frozen=True, slots=True)
 class EstimateRow:
@@ -97,11 +75,7 @@ class EstimateRow:
     layer: Layer
 
 
-TABLE_II = (
-    EstimateRow("mobilenet v1 1.0 224", 1204224, 1193376, "0.18 %", V1_PEAK),
-    EstimateRow("mobilenet v2 1.0 224", 1605632, 1598400, "0.15 %", TABLE_I),
-    EstimateRow("Inception ResNet v2", 2746884, 2746884, "0 %", INCEPTION_PEAK),
-)
+TABLE_II = tuple(EstimateRow(**{**row, "layer": Layer(**row["layer"])}) for row in PRINTED["estimates"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,10 +181,17 @@ class Notes:
     def __init__(self) -> None:
         self.texts: list[str] = []
 
-    def mark(self, text: str) -> str:
+    def mark(self, name: str, **figures: Any) -> str:
+        """Refers to the note of that name."""
+        text = note(name, **figures)
         if text not in self.texts:
             self.texts.append(text)
         return f" [{self.texts.index(text) + 1}]"
+
+
+def note(name: str, **figures: Any) -> str:
+    text: str = PRINTED["notes"][name]
+    return text.format(**figures)
 
 
 def kb(size_bytes: float) -> str:
@@ -221,7 +202,7 @@ def layer(place: Layer) -> Node:
     """The operation of a zoo model with these shapes."""
     for node in zoo.build(place.model).nodes:
         shapes = [t.shape[1:] for t in (*node.inputs[:1], node.output) if t is not None]
-        if shapes == [place.source, place.target]:
+        if shapes == [tuple(place.source), tuple(place.target)]:
             return node
     raise ValueError(f"{place.model} has no layer {place.source} -> {place.target}")
 
@@ -237,11 +218,9 @@ def table_i() -> Table:
         f"{cols.stride}, {rows.stride}",
         f"{cols.dilation}, {rows.dilation}",
     )
-    cells = tuple((name, printed, ours) for (name, printed), ours in zip(TABLE_I_PRINTED, found, strict=True))
-    note = f"The layer is op {node.op.index} of MobileNet v2 1.0 224. MobileNet v1 has no layer of these shapes."
-    return Table(
-        "Table I: the second depthwise convolution", ("setting", "published", "found [1]"), cells, (note,), True
-    )
+    cells = tuple((name, printed, ours) for (name, printed), ours in zip(PRINTED["settings"].items(), found, strict=True))
+    headings, own = ("setting", "published", "found [1]"), note("table_i", op=node.op.index)
+    return Table("Table I: the second depthwise convolution", headings, cells, (own,), True)
 
 
 def table_ii() -> Table:
@@ -276,21 +255,13 @@ def _explain_estimate(row: EstimateRow, exact: int | None, notes: Notes) -> str:
     if row.exact_bytes == reference_overlap(v2, EXACT):
         peak = _row("mobilenet_v2_1.0_224").original_kb * KB
         lost = row.exact_bytes - row.estimate_bytes
-        return notes.mark(
-            "The labels of the first two rows are swapped: these figures are those of Table I's layer, of MobileNet "
-            f"v2. The error is given relative to that model's original peak ({lost} of {peak} bytes is "
-            f"{100 * lost / peak:.2f} %); relative to O_s it is {100 * lost / row.exact_bytes:.2f} %."
-        )
+        shares = {"of_peak": 100 * lost / peak, "of_overlap": 100 * lost / row.exact_bytes}
+        return notes.mark("swapped", lost=lost, peak=peak, **shares)
     v1 = _row("mobilenet_v1_1.0_224")
-    saved = (v1.original_kb - v1.optimised_kb) * KB
     behind = layer(Layer("mobilenet_v1_1.0_224", (112, 112, 64), (56, 56, 64)))
     needed = behind.input(0).size_bytes + behind.output.size_bytes - int(printed_overlap(behind) or 0)
-    return notes.mark(
-        f"Not an O_s: {row.exact_bytes} bytes is what MobileNet v1 saves, {v1.original_kb} KB less {v1.optimised_kb} "
-        f"KB ({saved} bytes). {row.estimate_bytes} is what it saves by the printed formula, when the depthwise layer "
-        f"behind sets the peak: {v1.original_kb * KB} less {needed} bytes. The true O_s of the layer at MobileNet "
-        "v1's peak is in the first row."
-    )
+    sizes = {"saved": (v1.original_kb - v1.optimised_kb) * KB, "peak": v1.original_kb * KB, "needed": needed}
+    return notes.mark("no_overlap", row=row, v1=v1, **sizes)
 
 
 def _row(model: str) -> PeakRow:
@@ -300,10 +271,7 @@ def _row(model: str) -> PeakRow:
 def table_iii(rows: Sequence[tuple[PeakRow, Graph, Planned]]) -> Table:
     """`rows`: published, the graph, and our plan of it."""
     notes = Notes()
-    counted = notes.mark(
-        "Published and reproduced figures count intermediate tensors only. Ours count the graph's input and output "
-        "as well, and are checked byte by byte; the bound holds for all orders of the operations and all placements."
-    )
+    counted = notes.mark("counted")
     headings = (
         *("model", "published original", "published optimised", "reproduced original", "reproduced optimised", "O_s"),
         *("ours, no overlap" + counted, "ours" + counted, "lower bound" + counted),
@@ -330,12 +298,7 @@ def _peak_row(row: PeakRow, graph: Graph, plan: Planned, notes: Notes) -> tuple[
     if abs(optimised / KB - row.optimised_kb) >= 1:
         marks += _explain_ties(row, graph, optimised, notes)
     if not row.is_sequential:
-        marks += notes.mark(
-            "Ours are lower than the paper's procedure allows because element-wise operations work in place and "
-            "concatenations overlap (section III of the paper describes the former; its results leave it out), the "
-            "order of operations is searched, and addresses are optimal. Leaving out element-wise overlap also is "
-            "why the paper finds DenseNet an anomaly, and no saving for NASNet and ResNet."
-        )
+        marks += notes.mark("in_place")
     return (
         row.title + marks,
         str(row.original_kb),
@@ -354,30 +317,20 @@ def _explain_method(row: PeakRow, found: Mapping[str, Reproduction], best: Repro
         return ""
     other = next(r for r in found.values() if r is not best)
     if best.method == EXACT:
-        return notes.mark(
-            "The text says that all results use the analytical method. Rows marked so only match the exact O_s: the "
-            "analytical one gives a little more."
-        )
-    return notes.mark(
-        f"{row.title}: this row only matches the analytical O_s, {kb(best.optimised.arena_bytes)} KB or "
-        f"{_saving(best):.1f} % saved; the exact one gives {kb(other.optimised.arena_bytes)} KB."
-    )
+        return notes.mark("exact_only")
+    sizes = {"best": kb(best.optimised.arena_bytes), "other": kb(other.optimised.arena_bytes)}
+    return notes.mark("analytical_only", title=row.title, saving=_saving(best), **sizes)
 
 
 def _explain_rounding(row: PeakRow, original: int, optimised: int, notes: Notes) -> str:
     pairs = ((row.original_kb, original), (row.optimised_kb, optimised))
     cut = any(printed == size // KB and round(size / KB) != printed for printed, size in pairs)
-    return notes.mark("Fractions of a KB are cut off in print, not rounded.") if cut else ""
+    return notes.mark("cut_off") if cut else ""
 
 
 def _explain_ties(row: PeakRow, graph: Graph, optimised: int, notes: Notes) -> str:
     other = with_other_ties(graph)
-    return notes.mark(
-        f"{row.title}: a tie-break. The paper does not say which tensor its heap takes when two would end at the "
-        f"same address. Taking the one that has waited longest gives {kb(optimised)} KB, taking the one created last "
-        f"{kb(other.arena_bytes)} KB, which is more than the original: no saving to print. The choice decides other "
-        "rows too; neither gives all eleven."
-    )
+    return notes.mark("ties", title=row.title, first=kb(optimised), last=kb(other.arena_bytes))
 
 
 def splitting_table() -> Table:
@@ -388,11 +341,7 @@ def splitting_table() -> Table:
         ("peak, KB", kb(piece.peak_bytes), kb(ours.peak_bytes)),
         ("elements computed twice", str(piece.repeated_elems), str(ours.repeated_elems)),
     )
-    note = (
-        "A 3x3 window of stride 2 over an even number of rows needs one row beyond the piece, not two: padding is "
-        "at the end only. The last piece needs none."
-    )
-    return Table("Section II-A: splitting in four", ("", "published", "computed" + " [1]"), rows, (note,))
+    return Table("Section II-A: splitting in four", ("", "published", "computed" + " [1]"), rows, (note("splitting"),))
 
 
 def splitting() -> Splitting:
@@ -411,40 +360,8 @@ def splitting() -> Splitting:
     return Splitting(SPLITTING.pieces, most, peak, repeated * between.elems // window.size_in)
 
 
-SLIPS = (
-    (
-        "eq. (5), (6)",
-        "Padding is not clamped at 0: where the window does not reach the input's end they give P = -1, and an "
-        "overlap that is unsafe.",
-    ),
-    (
-        "eq. (11)",
-        "Even with P clamped it is unsafe where S_w > S_h·I_w/O_w (unequal strides): the line touches one corner only.",
-    ),
-    ("eq. (11)", "The estimate can be negative; it must be clamped at 0."),
-    ("eq. (1)", "The inequalities point the wrong way: 0 ≤ i ≤ i_c is meant."),
-    ("eq. (2)", "O_d should be I_d."),
-    ("eq. (3)", "Height and width are swapped: S_h and P_h belong to the rows."),
-    ("section III-D", "The gradient called di/do is do/di."),
-    ("eq. (15)", "It is I_d - 1 lower than it need be; safe."),
-    (
-        "Algorithm 2",
-        "maxF_o and minR_o are never updated, so maxW is not a maximum over steps and minR not one over later steps.",
-    ),
-    (
-        "section III-F",
-        "It says that vectorised kernels have the reference kernel's O_s. CMSIS-NN's 1x1 convolution on cores "
-        "without MVE loops over output channels outermost and leaves O_s = 2 bytes; a plan holds for one kernel "
-        "library on one kind of core.",
-    ),
-    ("Table II", "Labels swapped, one row not an O_s at all, errors relative to another quantity: see its notes."),
-    ("Table III", "Rows mix the exact and the analytical method; element-wise overlap is left out: see its notes."),
-    ("section II-A", "18 rows, 66 KB and 6144 elements should be 17, 65 KB and 3072: see above."),
-)
-
-
 def errata() -> Section:
-    slips = Table("Slips", ("where", "what"), SLIPS, is_text=True)
+    slips = Table("Slips", ("where", "what"), tuple((slip["where"], slip["what"]) for slip in PRINTED["slips"]), is_text=True)
     return Section(
         "Errata",
         ("Found by comparing each formula with a simulation of the loops that tags every byte of memory.",),
@@ -480,17 +397,7 @@ def _weights() -> Table:
     for name, printed in (("mobilenet_v1_0.25_128_int8", "623 KB"), ("mobilenet_v1_0.25_224", "about 2.5 MB")):
         found = inspect(zoo.build(name)).weights_bytes
         rows.append((name, printed, f"{kb(found)} KB"))
-    note = "Weights and biases of the network with 1001 classes; the paper does not say what it counts."
-    return Table("Section IV: bytes of weights", ("model", "published", "computed [1]"), tuple(rows), (note,))
-
-
-THREADS = (
-    "The paper finds that threads with a region of the output each make diagonal memory optimisation useless, and "
-    "leaves open whether other ways are safe. They are, if cores share the next part of the work in phases with a "
-    "barrier after each: two cores run the networks of docs/multicore.md in the arena of one, bit for bit, 1.97 to "
-    "2.01 times as fast."
-)
-"""What the paper leaves open, answered."""
+    return Table("Section IV: bytes of weights", ("model", "published", "computed [1]"), tuple(rows), (note("weights"),))
 
 
 def tables(rows: Sequence[tuple[PeakRow, Graph, Planned]]) -> tuple[Table, ...]:
@@ -508,7 +415,7 @@ def document(found: Sequence[Table], figures: Sequence[Figure]) -> Document:
     return Document(
         "The paper, reproduced",
         (
-            f"{CITATION}. Every table and figure, as published and as computed. Made by `diagmem paper`.",
+            f"{PRINTED['citation']}. Every table and figure, as published and as computed. Made by `diagmem paper`.",
             "KB is 1024 bytes. *Reproduced* is the paper's own procedure on the same graphs; *ours* is `diagmem plan "
             "--schedule best --skip all`: whole layers, every operation kept.",
         ),
@@ -517,7 +424,7 @@ def document(found: Sequence[Table], figures: Sequence[Figure]) -> Document:
             Section("The example model", (), (found[3],), pick("heap", "traces")),
             Section("Safe overlap", (), (found[0], found[1]), pick("four_operations", "separation")),
             Section("The analytical method", (), (), pick("reads", "min_r", "cases")),
-            Section("Threads, and the DenseNet anomaly", (THREADS,), (), pick("threads", "cores", "densenet")),
+            Section("Threads, and the DenseNet anomaly", (PRINTED["threads"],), (), pick("threads", "cores", "densenet")),
             errata(),
         ),
     )

@@ -25,7 +25,7 @@ from diagmem.reports.arena import arena_drawing, before_after_drawing
 from diagmem.reports.charts import cores_drawing, live_drawing, separation_drawing
 from diagmem.reports.drawing import Axes, Drawing, line, number, path, tag, text, text_width
 from diagmem.reports.pages import Figure
-from diagmem.reports.paper.document import ANALYTICAL, EXACT, EXAMPLE, reproduce
+from diagmem.reports.paper.document import ANALYTICAL, EXACT, EXAMPLE, PRINTED, reproduce
 from diagmem.reports.trace import Panel, op_panel, plan_panel, trace_drawing
 from diagmem.tracing.analysis import run_plan, trace_ops
 from diagmem.tracing.kernel import NATIVE
@@ -323,68 +323,20 @@ def _graph(layer: Layer, shape: tuple[int, ...]) -> Graph:
     return builder.graph(layer(builder, builder.input(*shape)))
 
 
-MAKERS = (
-    Maker(
-        "heap",
-        "Figure 1: the example model's intermediate tensors placed by the paper's heap, without overlap. Addresses "
-        "across, steps down.",
-        lambda: arena_drawing(reproduce(zoo.build(EXAMPLE), is_sequential=True)[EXACT].original),
-    ),
-    Maker(
-        "traces",
-        "Figure 2: memory trace of the example model's generated C, before and after: 96 KB and 64 KB.",
-        _model_traces,
-    ),
-    Maker(
-        "four_operations",
-        "Figure 3: memory traces of four operations. Our matrix multiplication keeps its sums in registers, so its "
-        "output is written once, but it reads the whole input for each block of outputs and can hardly overlap "
-        "either.",
-        _four_traces,
-    ),
-    Maker(
-        "separation",
-        "Figure 4: safe overlap. Addresses across, time down: the output grows while the input is used up. The "
-        "input may move left until the two windows touch.",
-        _separation,
-    ),
-    Maker(
-        "reads",
-        "Figure 5: reads of a depthwise convolution; those ringed lie on a line under all of them.",
-        lambda: _reads(with_min_r=False),
-    ),
-    Maker(
-        "min_r",
-        "Figure 6: the same, with minR, the least offset that is read at a step or later, and its linear bound.",
-        lambda: _reads(with_min_r=True),
-    ),
-    Maker("cases", "Figure 7: the two cases of equation (11).", _cases),
-    Maker(
-        "threads",
-        "Figure 8: four threads in step, each with a quarter of the output. Computed from the kernel's loops: real "
-        "threads drift besides.",
-        _threads,
-    ),
-    Maker(
-        "cores",
-        "Figure 8, answered: keyword spotting on two cores in the arena of one, 9760 bytes, as it is planned and run. "
-        "Addresses across, time down; a barrier after each row. Stripes: each core takes some channels.",
-        lambda: cores_drawing(planned(zoo.build("kws_dscnn_int8"), Options(cores=2)).plan),
-    ),
-    Maker(
-        "densenet",
-        "Figure 9: the first fifth of DenseNet, original and optimised by the paper's procedure. At the peak "
-        "nothing overlaps.",
-        _densenet,
-    ),
-    Maker(
-        "before_after",
-        "The example model as diagmem plans it: 96 KB before, 64 KB after. The first 13 steps; the others need less.",
-        lambda: before_after_drawing(*example_plans(), last_step=12),
-    ),
-    Maker(
-        "live",
-        "Live bytes of the example model, whole tensors against the bound with overlap.",
-        lambda: live_drawing(*example_plans()),
-    ),
+MAKERS = tuple(
+    Maker(name, PRINTED["captions"][name], draw)
+    for name, draw in (
+        ("heap", lambda: arena_drawing(reproduce(zoo.build(EXAMPLE), is_sequential=True)[EXACT].original)),
+        ("traces", _model_traces),
+        ("four_operations", _four_traces),
+        ("separation", _separation),
+        ("reads", lambda: _reads(with_min_r=False)),
+        ("min_r", lambda: _reads(with_min_r=True)),
+        ("cases", _cases),
+        ("threads", _threads),
+        ("cores", lambda: cores_drawing(planned(zoo.build("kws_dscnn_int8"), Options(cores=2)).plan)),
+        ("densenet", _densenet),
+        ("before_after", lambda: before_after_drawing(*example_plans(), last_step=12)),
+        ("live", lambda: live_drawing(*example_plans())),
+    )
 )
