@@ -13,6 +13,7 @@ from click.core import ParameterSource
 
 from diagmem.cli._commands import completed, everyday
 from diagmem.model.errors import PlanError, check_type, content_of, one_line
+from diagmem.model.tables import parsed_toml
 from diagmem.planning.options import OF_A_PLAN, Options
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -190,7 +191,7 @@ def _in_file(config: Path | None, names: Collection[str]) -> dict[str, Any]:
     """What a file of settings says, as far as the command takes it."""
     if config is None and not CONFIG.is_file():
         return {}
-    from diagmem.targets.chips import MOST_FILE_BYTES, parsed_toml
+    from diagmem.targets.chips import MOST_FILE_BYTES
 
     path = config or CONFIG
     where = one_line(str(path))
@@ -204,8 +205,6 @@ def _in_file(config: Path | None, names: Collection[str]) -> dict[str, Any]:
 
 def _in_words(settings: Collection[str], names: Collection[str]) -> dict[str, Any]:
     """What `-O` says: values as in TOML, but that texts need no quotes, and that lists grow word by word."""
-    from diagmem.targets.chips import parsed_toml
-
     found: dict[str, Any] = {}
     for setting in settings:
         name, mark, text = setting.partition("=")

@@ -27,3 +27,10 @@ def parsed_toml(text: str) -> dict[str, Any]:
 def table(package: str | None, name: str) -> Mapping[str, Any]:
     """NAME.toml of a package."""
     return parsed_toml(files(package or "").joinpath(f"{name}.toml").read_text(encoding="utf-8"))
+
+
+def tuples(value: Any) -> Any:
+    """The value with tuples for lists, inside tables too."""
+    if isinstance(value, Mapping):
+        return {name: tuples(one) for name, one in value.items()}
+    return tuple(map(tuples, value)) if isinstance(value, list) else value

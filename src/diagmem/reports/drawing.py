@@ -12,6 +12,7 @@ from importlib.resources import files
 from importlib.util import find_spec
 
 from diagmem.model.errors import DiagmemError, install_command
+from diagmem.model.tables import table
 
 PIXELS = 2.0
 """In a PNG, for each one of the drawing."""
@@ -88,33 +89,8 @@ def clipped(content: str, width: float, size_px: float = 12) -> str:
     return content[: room - 1] + "…" if room >= 5 else ""
 
 
-_COLOURS = {
-    "paper": ("#ffffff", "#14171b"),
-    "ink": ("#1a1d21", "#e8eaed"),
-    "soft": ("#5a6470", "#9aa4b0"),
-    "grid": ("#e4e8ec", "#2b3138"),
-    "row": ("#fff3d6", "#3a3216"),
-    "edge": ("#41506180", "#0a0d1180"),
-    "limit": ("#b3261e", "#ff8a80"),
-    "save": ("#00734f", "#4fd1a1"),
-    "t0": ("#8db8e0", "#4a7fb0"),
-    "t1": ("#c2d6ea", "#2f587f"),
-    "t2": ("#a7b3c0", "#66727f"),
-    "t3": ("#d8dee5", "#454f5a"),
-    "made": ("#c2500a", "#e2691c"),
-    "used": ("#f2ab3c", "#f2b552"),
-    "held": ("#f9dfb0", "#7d6436"),
-    "state": ("#b6a4dd", "#6b579c"),
-    "scratch": ("#8a8f98", "#808791"),
-    "weights": ("#7fb9a4", "#3f7d69"),
-    "curve": ("#0b63ad", "#6cb6f5"),
-    "on-block": ("#14202c", "#f2f5f8"),
-    "on-made": ("#ffffff", "#14171b"),
-    "halo": ("#ffffff", "#14171b"),
-}
-"""Light and dark."""
-
-LIGHT, DARK = ({name: pair[theme] for name, pair in _COLOURS.items()} for theme in (0, 1))
+LIGHT, DARK = ({name: pair[theme] for name, pair in table(__package__, "colours").items()} for theme in (0, 1))
+"""Colours by name."""
 
 
 @cache

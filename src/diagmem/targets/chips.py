@@ -8,22 +8,16 @@ from __future__ import annotations
 
 import math
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
-from importlib.resources import files
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from diagmem.model.errors import PlanError, content_of, one_line
+from diagmem.model.tables import parsed_toml, table
 from diagmem.targets.cores import Core, core_named
 from diagmem.targets.names import did_you_mean, plain
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 KB = 1024
 
@@ -191,19 +185,7 @@ def _same_but_for_pins(asked: str) -> Chip | None:
     return next(same, None)
 
 
-def parsed_toml(text: str) -> dict[str, Any]:
-    """The values of a TOML file; ValueError says why it is none."""
-    try:
-        found: dict[str, Any] = tomllib.loads(text)
-        return found
-    except RecursionError as error:
-        raise ValueError("it is nested too deeply") from error
-
-
-@cache
-def _table() -> Mapping[str, Any]:
-    table: dict[str, Any] = tomllib.loads(files(__package__).joinpath("chips.toml").read_text(encoding="utf-8"))
-    return table
+_table = partial(table, __package__, "chips")
 
 
 @cache

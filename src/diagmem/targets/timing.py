@@ -5,11 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
-from typing import Any
+from functools import cache, partial
 
-from diagmem.targets.chips import parsed_toml
+from diagmem.model.tables import table
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +52,7 @@ class Timing:
         return self.taken.get(kind, self.taken["other"])
 
 
-@cache
-def _table() -> Mapping[str, Any]:
-    return parsed_toml(files(__package__).joinpath("timing.toml").read_text(encoding="utf-8"))
+_table = partial(table, __package__, "timing")
 
 
 @cache

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from diagmem.frontends.source import Source
-from diagmem.model.errors import TraceError, content_of, install_command, one_line
+from diagmem.model.errors import TraceError, content_of, one_line
 from diagmem.model.graph import Graph, Node
+from diagmem.model.tables import parsed_toml
 from diagmem.tracing import cortex_m, native
 from diagmem.tracing.calls import Call, Role, parse_call
 from diagmem.tracing.recording import Executable
@@ -44,27 +44,15 @@ def read_calls(text_or_path: str) -> list[KernelCall]:
     if not text_or_path.endswith(".toml"):
         return [KernelCall(parse_call(text_or_path))]
     path = Path(text_or_path)
-    content = _toml(path)
+    try:
+        content = parsed_toml(content_of(path).decode())
+    except ValueError as error:
+        raise TraceError(f"{path.name}: {error}") from None
     calls, model = content.get("calls"), content.get("model")
     if not isinstance(calls, list) or not calls or not all(isinstance(c, dict) for c in calls):
         raise TraceError(f'{path.name}: it must have at least one [[calls]] with call = "kernel(…)"')
     graph = None if model is None else Source(str(model) if ":" in str(model) else path.parent / str(model)).graph
     return [_kernel_call(f"{path.name}, call {number}", entry, graph) for number, entry in enumerate(calls)]
-
-
-def _toml(path: Path) -> dict[str, Any]:
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        try:
-            import tomli as tomllib
-        except ImportError:
-            raise TraceError(f"files of calls need tomli: {install_command('trace')}") from None
-    try:
-        found: dict[str, Any] = tomllib.loads(content_of(path).decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise TraceError(f"{path.name}: {error}") from None
-    return found
 
 
 def _kernel_call(where: str, entry: dict[str, Any], graph: Graph | None) -> KernelCall:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from diagmem.backends.c.program import Program
 from diagmem.model.errors import PlanError
+from diagmem.model.tables import table, tuples
 from diagmem.planning.cores.split import BARRIER_INSTRUCTIONS
 from diagmem.verification import tools
 from diagmem.verification.cycles import Clock, Counted
@@ -47,24 +48,6 @@ class Toolchain:
         return tools.find(f"{self.prefix}{name}", self.packages)
 
 
-ARM = Toolchain(
-    "arm-none-eabi-",
-    "gcc-arm-none-eabi libnewlib-arm-none-eabi",
-    *("qemu-system-arm", "qemu-system-arm"),
-    ("-mthumb",),
-    "--specs=nosys.specs",
-)
-
-RISC_V = Toolchain(
-    "riscv64-unknown-elf-",
-    "gcc-riscv64-unknown-elf picolibc-riscv64-unknown-elf",
-    *("qemu-system-riscv32", "qemu-system-misc"),
-    ("-mabi=ilp32", "-msmall-data-limit=0", "--specs=picolibc.specs"),
-    "-nostartfiles",
-    ("-bios", "none"),
-)
-
-
 @dataclass(frozen=True, slots=True)
 class Core:
     """`board`: a machine of QEMU's that has this core, or one that runs all of its instructions. `flash_at`, `ram_at`:
@@ -74,59 +57,19 @@ class Core:
     name: str
     board: str
     flags: tuple[str, ...]
+    made_by: Toolchain
     flash_at: int = 0
     ram_at: int = 0x2000_0000
-    made_by: Toolchain = ARM
     vectors_at: int | None = None
     slow_at: int = 0x2100_0000
     cores: int = 1
 
 
+_EMULATED = tuples(table(__package__, "emulators"))
+_MADE_BY = {name: Toolchain(**about) for name, about in _EMULATED["toolchains"].items()}
+
 CORES = {
-    core.name: core
-    for core in (
-        # No emulated board with this core has more than 16 KB of RAM. What it can do, a Cortex-M3 does alike; that a
-        # word must not be misaligned is asked of it at the start.
-        Core("cortex-m0", "mps2-an385", ("-mcpu=cortex-m0", "-DTRAPS_MISALIGNED")),
-        Core("cortex-m3", "mps2-an385", ("-mcpu=cortex-m3",)),
-        Core("cortex-m4", "mps2-an386", ("-mcpu=cortex-m4", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16")),
-        Core("cortex-m7", "mps2-an500", ("-mcpu=cortex-m7", "-mfloat-abi=hard", "-mfpu=fpv5-d16"), slow_at=0x6000_0000),
-        Core(
-            "cortex-m33",
-            "mps2-an505",
-            ("-mcpu=cortex-m33", "-mfloat-abi=hard", "-mfpu=fpv5-sp-d16"),
-            flash_at=0x1000_0000,
-            ram_at=0x3800_0000,
-            slow_at=0x8000_0000,
-        ),
-        # The emulator gives the DSP extension to the second core alone, so neither may use it.
-        Core(
-            "cortex-m33x2",
-            "mps2-an521",
-            ("-mcpu=cortex-m33+nodsp", "-mfloat-abi=soft"),
-            flash_at=0x1000_0000,
-            ram_at=0x3800_0000,
-            slow_at=0x8000_0000,
-            cores=2,
-        ),
-        Core(
-            "cortex-m55",
-            "mps3-an547",
-            ("-mcpu=cortex-m55", "-mfloat-abi=hard"),
-            flash_at=0x6000_0000,
-            ram_at=0x6000_0000 + BOARD_BYTES,
-            vectors_at=0,
-        ),
-        Core(
-            "riscv32",
-            "virt",
-            ("-march=rv32imc",),
-            flash_at=0x8000_0000,
-            ram_at=0x8000_0000 + BOARD_BYTES,
-            made_by=RISC_V,
-            slow_at=0x8000_0000 + 2 * BOARD_BYTES,
-        ),
-    )
+    name: Core(name, **{**about, "made_by": _MADE_BY[about["made_by"]]}) for name, about in _EMULATED["cores"].items()
 }
 
 

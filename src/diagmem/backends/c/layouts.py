@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
 from diagmem.model.errors import PlanError, one_line
+from diagmem.model.tables import table
 
 if TYPE_CHECKING:
     from diagmem.backends.c.program import Program
@@ -76,53 +77,7 @@ class _Layout:
     tests: Mapping[str, tuple[str, str]]
 
 
-_ON_QEMU = {
-    "selftest/qemu.c": ("selftest_qemu.c", ""),
-    "selftest/qemu.ld": ("selftest_qemu.ld", ""),
-    "selftest/CMakeLists.txt": ("selftest_project", ""),
-    "examples/pico/main.c": ("selftest_main.c", "pico"),
-    "examples/pico/CMakeLists.txt": ("selftest_project", "pico"),
-}
-
-_LAYOUTS: Mapping[FileLayout, _Layout] = {
-    "plain": _Layout("", "", {"CMakeLists.txt": "CMakeLists.txt"}, _ON_QEMU),
-    "cmake": _Layout("include", "src", {"CMakeLists.txt": "CMakeLists.txt"}, _ON_QEMU),
-    "arduino": _Layout(
-        "src",
-        "src",
-        {"library.properties": "library.properties", "examples/{name}_run/{name}_run.ino": "sketch.ino"},
-        {"examples/{name}_selftest/{name}_selftest.ino": ("selftest.ino", "")},
-    ),
-    "platformio": _Layout(
-        "src",
-        "src",
-        {"library.json": "library.json"},
-        {
-            "examples/selftest/platformio.ini": ("selftest_project", "platformio"),
-            "examples/selftest/src/main.cpp": ("selftest.ino", ""),
-        },
-    ),
-    "zephyr": _Layout(
-        "include",
-        "src",
-        {"zephyr/module.yml": "module.yml", "zephyr/Kconfig": "Kconfig", "zephyr/CMakeLists.txt": "zephyr.txt"},
-        {
-            "samples/selftest/CMakeLists.txt": ("selftest_project", "zephyr"),
-            "samples/selftest/prj.conf": ("selftest_conf", "zephyr"),
-            "samples/selftest/src/main.c": ("selftest_main.c", "zephyr"),
-        },
-    ),
-    "esp-idf": _Layout(
-        "include",
-        "src",
-        {"CMakeLists.txt": "esp_idf.txt", "idf_component.yml": "idf_component.yml"},
-        {
-            "examples/selftest/CMakeLists.txt": ("selftest_project", "esp-idf"),
-            "examples/selftest/main/CMakeLists.txt": ("selftest_conf", "esp-idf"),
-            "examples/selftest/main/main.c": ("selftest_main.c", "esp-idf"),
-        },
-    ),
-}
+_LAYOUTS = {name: _Layout(**how) for name, how in table(__package__, "layouts").items()}
 
 
 def laid_out(library: Library, layout: FileLayout) -> dict[str, bytes]:

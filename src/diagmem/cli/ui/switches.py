@@ -18,68 +18,23 @@ from diagmem.kernels import CPUS, LIBRARIES
 from diagmem.kernels import library as library_named
 from diagmem.model.errors import PlanError, one_line, shell_word
 from diagmem.model.graph import Shape
+from diagmem.model.tables import table, tuples
 from diagmem.pipeline import MOST_RECOMPUTE
 from diagmem.planning.options import ALL, ROWS, Options
 from diagmem.targets import boards, chips
 
-TRANSFORMS = {
-    "narrow-weights": "Widen half-precision and 8-bit weights in flash instead of in kernels.",
-    "fold-constants": "Keep ops whose result is the same in every run.",
-    "drop-dead": "Keep ops whose result is never used.",
-    "fold-dilation": "Keep dilated convolutions in blocks.",
-    "fuse-activation": "Keep activations separate from the op before them.",
-    "fold-pad": "Keep PAD separate from the op after it.",
-    "drop-identities": "Keep ops that change none of the values they can get.",
-    "narrow-state": "Keep float32 in variables that only hold integers.",
-    "narrow-integers": "Compute in 64 bits what fits into 32.",
-    "remove-channels": "Keep channels that are constant or never read.",
-    "time-as-rows": "Row by row: keep 1-D layers in one row.",
-    "drop-flatten": "Row by row: keep the reshape before a dense layer.",
-    "drop-no-ops": "Keep reshapes, and moves that move nothing.",
-    "merge-duplicates": "Keep ops that compute the same from the same inputs.",
-    "state-in-place": "Copy variables instead of reading and writing them in place.",
-    "remove-slices": "Copy slices instead of reading them in place.",
-    "remove-concat": "Copy the parts of a concatenation instead of writing them in place.",
-}
-"""What removes ops, by name, and what happens without it."""
+WORDS = tuples(table(__package__, "switches"))
+
+TRANSFORMS: Mapping[str, str] = WORDS["transforms"]
+GROUPS: Mapping[str, tuple[str, ...]] = WORDS["groups"]
+LABELS: Mapping[str, str] = WORDS["labels"]
+NEEDS: Mapping[str, Mapping[str, Any]] = WORDS["needs"]
+LEFT_OUT: Mapping[str, str] = WORDS["left_out"]
 
 MODEL = "The model"
 """The group of what is no option of a plan, but says what the file leaves open."""
 
-GROUPS: Mapping[str, tuple[str, ...]] = {
-    "How the model runs": ("overlap", "schedule", "input_rows", "recompute", "skip"),
-    "Target": (
-        *("target", "cpu", "kernels", "align", "prefer", "pools", "all_memories"),
-        *("weights_pool", "weights_ahead", "cores", "cores_cost"),
-    ),
-    "Search": ("allocator", "effort"),
-    "Inputs and outputs": (*("keep_inputs", "external_io", "buffers", "input_align"),),
-    MODEL: ("shapes",),
-}
-"""In the order of the page. An option that is not named stands behind those that say how a plan is looked for."""
-
 OTHERS = "Search"
-
-LABELS = {
-    "input_rows": "streamed input",
-    "target": "chip or board",
-    "cpu": "core",
-    "skip": "removal of ops and channels",
-    "external_io": "external inputs and outputs",
-    "buffers": "buffers of the firmware",
-    "weights_ahead": "weights copied ahead",
-    "weights_pool": "pool for weights",
-}
-"""Where words say more than the option's name."""
-
-NEEDS: Mapping[str, Mapping[str, Any]] = {"input_rows": {"schedule": ROWS}, "recompute": {"schedule": ROWS}}
-"""What else must be set for an option to have a meaning."""
-
-LEFT_OUT = {
-    "time_limit": "plans would vary from run to run, so a kept plan could not be reproduced",
-    "together": "the page plans one model at a time",
-}
-"""Options without a switch, and why."""
 
 ALIGNMENTS = (1, 2, 4, 8, 16, 32, 64)
 

@@ -12,7 +12,7 @@ from typing import Any
 from diagmem.frontends import zoo
 from diagmem.frontends.zoo.networks import SAME, VALID, Builder
 from diagmem.model.graph import Graph, Node
-from diagmem.model.tables import table
+from diagmem.model.tables import table, tuples
 from diagmem.ops import kind_of
 from diagmem.ops.convolution.depthwise_conv_2d import KIND
 from diagmem.ops.orders import Order
@@ -29,7 +29,7 @@ from diagmem.reports.drawing import KB
 from diagmem.reports.inspection import inspect
 from diagmem.reports.pages import Document, Figure, Section, Table
 
-PRINTED = table(__package__, "paper")
+PRINTED = tuples(table(__package__, "paper"))
 """What the paper prints, and what is said about it."""
 
 EXAMPLE = "mobilenet_v1_0.25_128_int8"
@@ -202,7 +202,7 @@ def layer(place: Layer) -> Node:
     """The operation of a zoo model with these shapes."""
     for node in zoo.build(place.model).nodes:
         shapes = [t.shape[1:] for t in (*node.inputs[:1], node.output) if t is not None]
-        if shapes == [tuple(place.source), tuple(place.target)]:
+        if shapes == [place.source, place.target]:
             return node
     raise ValueError(f"{place.model} has no layer {place.source} -> {place.target}")
 
@@ -218,7 +218,9 @@ def table_i() -> Table:
         f"{cols.stride}, {rows.stride}",
         f"{cols.dilation}, {rows.dilation}",
     )
-    cells = tuple((name, printed, ours) for (name, printed), ours in zip(PRINTED["settings"].items(), found, strict=True))
+    cells = tuple(
+        (name, printed, ours) for (name, printed), ours in zip(PRINTED["settings"].items(), found, strict=True)
+    )
     headings, own = ("setting", "published", "found [1]"), note("table_i", op=node.op.index)
     return Table("Table I: the second depthwise convolution", headings, cells, (own,), True)
 
@@ -361,7 +363,9 @@ def splitting() -> Splitting:
 
 
 def errata() -> Section:
-    slips = Table("Slips", ("where", "what"), tuple((slip["where"], slip["what"]) for slip in PRINTED["slips"]), is_text=True)
+    slips = Table(
+        "Slips", ("where", "what"), tuple((slip["where"], slip["what"]) for slip in PRINTED["slips"]), is_text=True
+    )
     return Section(
         "Errata",
         ("Found by comparing each formula with a simulation of the loops that tags every byte of memory.",),
@@ -397,7 +401,9 @@ def _weights() -> Table:
     for name, printed in (("mobilenet_v1_0.25_128_int8", "623 KB"), ("mobilenet_v1_0.25_224", "about 2.5 MB")):
         found = inspect(zoo.build(name)).weights_bytes
         rows.append((name, printed, f"{kb(found)} KB"))
-    return Table("Section IV: bytes of weights", ("model", "published", "computed [1]"), tuple(rows), (note("weights"),))
+    return Table(
+        "Section IV: bytes of weights", ("model", "published", "computed [1]"), tuple(rows), (note("weights"),)
+    )
 
 
 def tables(rows: Sequence[tuple[PeakRow, Graph, Planned]]) -> tuple[Table, ...]:
@@ -424,7 +430,9 @@ def document(found: Sequence[Table], figures: Sequence[Figure]) -> Document:
             Section("The example model", (), (found[3],), pick("heap", "traces")),
             Section("Safe overlap", (), (found[0], found[1]), pick("four_operations", "separation")),
             Section("The analytical method", (), (), pick("reads", "min_r", "cases")),
-            Section("Threads, and the DenseNet anomaly", (PRINTED["threads"],), (), pick("threads", "cores", "densenet")),
+            Section(
+                "Threads, and the DenseNet anomaly", (PRINTED["threads"],), (), pick("threads", "cores", "densenet")
+            ),
             errata(),
         ),
     )
