@@ -13,8 +13,7 @@ from diagmem.frontends.zoo.networks import Builder
 from diagmem.model.graph import DType, Graph, Tensor
 from diagmem.planning import removal
 from diagmem.planning.needs.footprint import Footprint, footprint
-from diagmem.planning.options import EFFORTS as NAMES
-from diagmem.planning.options import Options
+from diagmem.planning.options import OF_A_PLAN, Options
 from diagmem.planning.order.search import Search, search, under_bound
 from diagmem.planning.place import exact
 from diagmem.planning.place.effort import EFFORTS, LARGE, MANY, NORMAL, Effort, SharedBudget
@@ -37,7 +36,7 @@ def side_by_side(branches: int) -> Graph:
 
 def test_names_are_known_to_options_and_allocators() -> None:
     """One list for people, one for the work that each name stands for."""
-    assert tuple(EFFORTS) == NAMES
+    assert tuple(EFFORTS) == OF_A_PLAN["effort"].choices
     for little, more in pairwise(EFFORTS.values()):
         assert (little.fits, little.nodes_apart, little.proof) < (more.fits, more.nodes_apart, more.proof)
 

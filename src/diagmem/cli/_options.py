@@ -46,7 +46,7 @@ class Command(click.Command):
         if ALL_HELP in ctx.meta:
             _write_options(ctx, formatter, "More", list(named.values()))
             rare = _rare(_taken(ctx.command_path.partition(" ")[2])) if "settings" in named else ()
-            if keys := [(_key_text(name), _meaning(name)) for name, _ in rare]:
+            if keys := [(_key_text(name), option.meaning) for name, option in rare]:
                 with formatter.section("With -O, or in diagmem.toml"):
                     formatter.write_dl(keys)
         else:
@@ -97,14 +97,9 @@ NEGATED = {"overlap": "Keep all live tensors apart."}
 """What it means to switch off what is on by default."""
 
 
-def _meaning(name: str) -> str:
-    found: str = OF_A_PLAN[name].metadata["meaning"]
-    return found
-
-
 def _key_text(name: str) -> str:
     option = OF_A_PLAN[name]
-    value = option.metadata["unit"] or "|".join(option.metadata["choices"]) or "true"
+    value = option.unit or "|".join(option.choices) or "true"
     return f"{name}={value}"
 
 
@@ -113,14 +108,14 @@ def _taken(command: str) -> tuple[str, ...]:
 
 
 def _rare(names: Collection[str]) -> Iterator[tuple[str, Any]]:
-    return ((name, OF_A_PLAN[name]) for name in names if OF_A_PLAN[name].metadata["is_rare"])
+    return ((name, OF_A_PLAN[name]) for name in names if OF_A_PLAN[name].is_rare)
 
 
 def plan_option(name: str) -> Callable[[Function], Function]:
     """The field of that name of the options of a plan, as an option of a command."""
     field = OF_A_PLAN[name]
-    flag, shown, default = f"--{name.replace('_', '-')}", _meaning(name), field.default
-    unit, choices = field.metadata["unit"] or None, field.metadata["choices"]
+    flag, shown, default = f"--{name.replace('_', '-')}", field.meaning, field.default
+    unit, choices = field.unit or None, field.choices
     if default is True:
         return click.option(f"--no-{name}", name, flag_value=False, default=True, help=NEGATED[name])
     if default is False:
@@ -141,7 +136,7 @@ def plan_options(command: str) -> Callable[[Function], Function]:
     """The options of a plan that a command takes, from its own words, `-O` and a file of settings. They become one
     parameter, `options`. A plan that is given leaves none of them to choose."""
     names = _taken(command)
-    everyday = [name for name in names if not OF_A_PLAN[name].metadata["is_rare"]]
+    everyday = [name for name in names if not OF_A_PLAN[name].is_rare]
 
     def decorated(function: Function) -> Function:
         @wraps(function)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from diagmem.model.errors import PlanError, check_type, items_of, one_line
 from diagmem.model.pools import LEAST_ALIGN_BYTES, Pool, WeightsPool, asked_of, parsed_weights_pool, pools_of
+from diagmem.model.tables import table, tuples
 
 if TYPE_CHECKING:
     from diagmem.kernels import Library
@@ -18,15 +19,10 @@ BEST = "best"
 ROWS = "rows"
 LAYER_BY_LAYER, ROW_BY_ROW, STREAMED = WAYS = ("layer by layer", "row by row", "input streamed")
 
-SCHEDULES = (AUTO, BEST, "file", "eager", "lazy", "bounded", "search", ROWS)
-ALLOCATORS = (BEST, "heap", "greedy", "optimal")
-
 SPEED, RAM = "speed", "ram"
 
 ONE_AT_A_TIME, KEEP_OUTPUTS = "run-one-at-a-time", "keep-outputs"
 TOGETHER = (ONE_AT_A_TIME, KEEP_OUTPUTS)
-
-EFFORTS = ("quick", "normal", "thorough")
 
 ALL = "all"
 """Of the transforms."""
@@ -41,12 +37,6 @@ RANGES = (("cores", 1, MOST_CORES), ("cores_cost", 0, 1000), ("recompute", 1, 10
 """Options, and the least and the most that each may be."""
 
 
-def _option(default: Any, meaning: str, unit: str = "", choices: tuple[str, ...] = (), *, is_rare: bool = False) -> Any:
-    """`meaning`: what the option does, where it is given; `unit`: what its value is, in a letter or a word. `is_rare`:
-    the command line takes it as `-O name=value` only."""
-    return field(default=default, metadata={"meaning": meaning, "unit": unit, "choices": choices, "is_rare": is_rare})
-
-
 @dataclass(frozen=True, slots=True)
 class Options:
     """What a plan is made for, and how it is looked for. The fields are the keyword arguments of `diagmem.plan`.
@@ -56,70 +46,34 @@ class Options:
     TensorFlow Lite Micro. `buffers` may be a mapping from names; `skip` may be a text with commas.
     """
 
-    kernels: str = _option(
-        "",
-        "Kernels that will run the model, such as diagmem, tflm-reference, cmsis-nn.  [default: our own for the core]",
-        unit="LIB",
-    )
-    align: int | None = _option(None, "Alignment of offsets, a power of two.  [default: 1; 16 for TFLM]", unit="N")
-    keep_inputs: bool = _option(False, "Do not overwrite inputs during the run.")
-    external_io: bool = _option(False, "All inputs and outputs lie outside the arena.")
-    overlap: bool = _option(True, "Live tensors may share addresses.")
-    target: str = _option(
-        "",
-        "Chip or board: sets kernels, memories, flash and clock. Or FILE.toml; see `diagmem targets`.",
-        unit="CHIP",
-    )
-    cpu: str = _option("", "Core to choose kernels for, such as cortex-m4f, m33 or esp32-c3.", unit="CORE")
-    schedule: str = _option(
-        AUTO,
-        "Row by row where that takes less RAM, else layer by layer (auto); rows; or layer by layer in the best order, "
-        "the file's, or another.",
-        choices=SCHEDULES,
-    )
-    allocator: str = _option(BEST, "Placement algorithm; heap is the paper's.", choices=ALLOCATORS)
-    prefer: str = _option(
-        SPEED, "With DSP or Helium: the fastest kernels, or the smallest arena.", choices=(SPEED, RAM), is_rare=True
-    )
-    input_rows: bool = _option(False, "The firmware pushes the input one row at a time.")
-    recompute: float = _option(1.0, "Row by row: recompute rows, up to R times the multiply-accumulates.", unit="R")
-    cores: int = _option(1, "Number of cores that share one run and one arena.", unit="N")
-    cores_cost: float = _option(
-        0.0, "With cores: percent by which the arena may grow to save barriers.", unit="PERCENT", is_rare=True
-    )
-    effort: str = _option("normal", "Search effort. Higher finds smaller plans more slowly.", choices=EFFORTS)
-    time_limit: float | None = _option(None, "Stop the search after S seconds; plans then vary.", "S", is_rare=True)
-    pools: tuple[Pool, ...] = _option(
-        (),
-        "A memory of the chip, such as dtcm:128K or axi:512K:3, the fastest first; may be repeated. COST: of a byte "
-        "read or written there.  [default: one more than the previous pool]",
-        unit="NAME:BYTES[:COST]",
-    )
-    all_memories: bool = _option(False, "With a target: use all memories of the chip, as pools.")
-    weights_pool: str = _option(
-        "",
-        "With pools: the pool to copy weights to, where that pays off. COST: of a byte read from flash.",
-        unit="NAME[:COST]",
-        is_rare=True,
-    )
-    weights_ahead: bool = _option(False, "With weights_pool: start each copy one step earlier, for DMA.", is_rare=True)
-    buffers: Collection[str] = _option(
-        (),
-        "HOW: keep (its value survives the run), external (in the firmware's own memory), double (a second "
-        "buffer for the next frame), or @OFFSET in the arena; may be repeated.",
-        unit="NAME=HOW",
-    )
-    input_align: int | None = _option(None, "Alignment of inputs, for DMA and caches.", unit="N", is_rare=True)
-    together: str = _option(
-        "",
-        "Several models in one arena, one at a time; state (and outputs, with keep-outputs) gets memory of its own.",
-        choices=TOGETHER,
-    )
-    skip: Collection[str] = _option((), "Transforms not to apply, or all.", unit="NAME,…")
+    kernels: str = ""
+    align: int | None = None
+    keep_inputs: bool = False
+    external_io: bool = False
+    overlap: bool = True
+    target: str = ""
+    cpu: str = ""
+    schedule: str = AUTO
+    allocator: str = BEST
+    prefer: str = SPEED
+    input_rows: bool = False
+    recompute: float = 1.0
+    cores: int = 1
+    cores_cost: float = 0.0
+    effort: str = "normal"
+    time_limit: float | None = None
+    pools: tuple[Pool, ...] = ()
+    all_memories: bool = False
+    weights_pool: str = ""
+    weights_ahead: bool = False
+    buffers: Collection[str] = ()
+    input_align: int | None = None
+    together: str = ""
+    skip: Collection[str] = ()
 
     def __post_init__(self) -> None:
         for option in OF_A_PLAN.values():
-            check_type(option.name, getattr(self, option.name), str(option.type))
+            check_type(option.name, getattr(self, option.name), option.type)
         chip = self.chip
         if chip is not None and not self.target.lower().endswith(".toml"):
             self._set("target", chip.name)
@@ -141,7 +95,7 @@ class Options:
             if align is not None and (not 1 <= align <= MOST_ALIGN_BYTES or align & (align - 1)):
                 raise PlanError(f"alignment of {align} bytes: it must be a power of two, at most {MOST_ALIGN_BYTES}")
         for option in OF_A_PLAN.values():
-            value, known = getattr(self, option.name), option.metadata["choices"]
+            value, known = getattr(self, option.name), option.choices
             if known and value not in (option.default, *known):
                 raise PlanError(f"{option.name} '{value}' is not known; known: {', '.join(known)}")
         if self.weights_pool:
@@ -280,5 +234,19 @@ class Options:
         return max(LEAST_ALIGN_BYTES, self.align_bytes, self.input_align or 1)
 
 
-OF_A_PLAN = {option.name: option for option in fields(Options)}
+class Option(NamedTuple):
+    """An option of a plan; see options.toml."""
+
+    name: str
+    type: str
+    default: Any
+    meaning: str
+    unit: str = ""
+    choices: tuple[str, ...] = ()
+    is_rare: bool = False
+
+
+_WORDS = tuples(table(__package__, "options"))
+
+OF_A_PLAN = {own.name: Option(own.name, str(own.type), own.default, **_WORDS[own.name]) for own in fields(Options)}
 """Options by name."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import Field, asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Any, cast
 
 import click
@@ -20,7 +20,7 @@ from diagmem.model.errors import PlanError, one_line, shell_word
 from diagmem.model.graph import Shape
 from diagmem.model.tables import table, tuples
 from diagmem.pipeline import MOST_RECOMPUTE
-from diagmem.planning.options import ALL, ROWS, Options
+from diagmem.planning.options import ALL, OF_A_PLAN, ROWS, Option, Options
 from diagmem.targets import boards, chips
 
 WORDS = tuples(table(__package__, "switches"))
@@ -97,7 +97,7 @@ SHAPES = Switch(
 
 def switches() -> tuple[Switch, ...]:
     """All of them, group by group."""
-    found = [SHAPES, *(_switch(option) for option in fields(Options) if option.name not in LEFT_OUT)]
+    found = [SHAPES, *(_switch(option) for option in OF_A_PLAN.values() if option.name not in LEFT_OUT)]
     named = [name for names in GROUPS.values() for name in names]
     groups = list(GROUPS)
     places = {one.name: named.index(one.name) if one.name in named else len(named) for one in found}
@@ -108,14 +108,14 @@ def as_json() -> list[dict[str, Any]]:
     return [asdict(switch) for switch in switches()]
 
 
-def _switch(option: Field[Any]) -> Switch:
+def _switch(option: Option) -> Switch:
     name, default = option.name, cast(Any, option.default)
     group = next((group for group, names in GROUPS.items() if name in names), OTHERS)
     label = LABELS.get(name, name.replace("_", " "))
     # The first sentence: what follows is about the command line.
-    meaning = re.split(r"(?<=\.)\s", option.metadata["meaning"])[0]
+    meaning = re.split(r"(?<=\.)\s", option.meaning)[0]
     kind, choices = _control(option)
-    most, step, unit = RANGES.get(option.metadata["unit"], OTHER_RANGE) if kind == "range" else (0, 1, "")
+    most, step, unit = RANGES.get(option.unit, OTHER_RANGE) if kind == "range" else (0, 1, "")
     return Switch(
         name,
         label[:1].upper() + label[1:],
@@ -132,9 +132,9 @@ def _switch(option: Field[Any]) -> Switch:
     )
 
 
-def _control(option: Field[Any]) -> tuple[str, tuple[tuple[Any, ...], ...]]:
+def _control(option: Option) -> tuple[str, tuple[tuple[Any, ...], ...]]:
     """Kind and choices of an option's control."""
-    name, default, choices = option.name, option.default, option.metadata["choices"]
+    name, default, choices = option.name, option.default, option.choices
     if name == "skip":
         return "set", tuple((key, key.replace("-", " "), meaning) for key, meaning in TRANSFORMS.items())
     if name == "target":
@@ -150,7 +150,7 @@ def _control(option: Field[Any]) -> tuple[str, tuple[tuple[Any, ...], ...]]:
     if isinstance(default, bool):
         return "check", ()
     if default == ():
-        return "memories" if option.metadata["unit"].startswith(MEMORY) else "words", ()
+        return "memories" if option.unit.startswith(MEMORY) else "words", ()
     if choices:
         usual = () if default in choices else ((default, "none"),)
         return "choice", (*usual, *((choice, choice) for choice in choices))
@@ -213,7 +213,7 @@ def _is_word(value: Any) -> bool:
 def command_words(options: Mapping[str, Any]) -> list[str]:
     """The options as the command line takes them."""
     words: list[str] = []
-    for option in fields(Options):
+    for option in OF_A_PLAN.values():
         if option.name not in options:
             continue
         value, flag = options[option.name], f"--{option.name.replace('_', '-')}"
@@ -221,7 +221,7 @@ def command_words(options: Mapping[str, Any]) -> list[str]:
             words += [flag, ALL if len({*value}) == len(TRANSFORMS) else ",".join(value)]
         elif option.name in NEGATED:
             words.append(f"--no-{option.name}")
-        elif option.metadata["is_rare"]:
+        elif option.is_rare:
             words += ["-O", shell_word(f"{option.name}={str(value).lower() if value is True else value}")]
         elif value is True:
             words.append(flag)
