@@ -25,6 +25,7 @@ from diagmem.frontends.source import Source
 from diagmem.frontends.tflite import has_shapes_of_file
 from diagmem.model.errors import DiagmemError, install_command, one_line
 from diagmem.model.graph import DType, Graph, Node
+from diagmem.model.tables import table, tuples
 from diagmem.ops import Activation, kinds
 from diagmem.ops.kind import Array, Values
 from diagmem.ops.matrix.products import dense_sums
@@ -97,10 +98,6 @@ def _is_padded_or_has_no_channels(node: Node) -> bool:
     return _has_no_channels(node) or padding is None or bool(np.any(padding))
 
 
-def _makes(*dtypes: DType) -> Callable[[Node], bool]:
-    return lambda node: node.output.dtype in dtypes
-
-
 def _has_narrow_bias(node: Node) -> bool:
     bias = node.inputs[-1]
     return node.output.dtype is DType.INT16 and bias is not None and bias.dtype is DType.INT32
@@ -125,10 +122,6 @@ def _is_no_plain_slice(node: Node) -> bool:
     """Not one slice, from a begin to an end, for each axis."""
     a = node.attributes
     return bool(a.ellipsis_mask or a.new_axis_mask or a.offset) or node.input(1).elems < len(node.input(0).shape)
-
-
-def _rounds_once(node: Node) -> bool:
-    return rounds_to_even(node.output)
 
 
 def _sum_of_singles(node: Node, inputs: Values) -> tuple[Array, ...]:
@@ -177,118 +170,45 @@ def _waits_for_frames(node: Node) -> bool:
     return bool(node.attributes.right) or node.attributes.step > 1
 
 
-_NOT_THERE = "it leaves what it made before where there is nothing to give, and says so; here that is 0"
-_UNWRITTEN = "it does not write all places that lie behind the last detection; here they are 0"
-_WITH_BIAS = ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "TRANSPOSE_CONV")
-_NARROW = "it takes 32-bit biases for 64-bit ones, and reads beyond them"
-_SHIFTED = "it shifts small quotients by more than 31 bits, of which processors make what they like"
-_PRECISION = "it computes multipliers in single precision: of 65,536 inputs a few are off by one"
+APPLIES: Mapping[str, Callable[[Node], bool]] = {
+    "rounds_to_even": lambda node: rounds_to_even(node.output),
+    "own_mean": _is_own_mean,
+    "rescaled": _is_rescaled,
+    "rescaled_and_signed": lambda node: _is_rescaled(node) and node.output.dtype is not DType.UINT8,
+    "clamped_sum_of_32_bits": lambda node: (
+        node.output.dtype is DType.INT32 and node.attributes.activation is not Activation.NONE
+    ),
+    "no_channels": _has_no_channels,
+    "padded_or_no_channels": _is_padded_or_has_no_channels,
+    "more_than_four_axes": lambda node: node.input(1).elems > 4,
+    "no_plain_slice": _is_no_plain_slice,
+    "some_frequencies": lambda node: (node.attributes.start, node.attributes.end) != (0, node.output.elems),
+    "waits_for_samples": lambda node: bool(node.attributes.missing),
+    "waits_for_frames": _waits_for_frames,
+    "several_classes": lambda node: bool(node.attributes.slots > 1),
+    "leaves_places": _leaves_places,
+    "narrow_bias": _has_narrow_bias,
+    "hidden_narrow_bias": _hides_narrow_bias,
+    "hybrid": is_hybrid,
+    "half_weights": lambda node: node.input(1).dtype is DType.FLOAT16,
+    "not_rounded_once": lambda node: node.output.dtype in (DType.INT8, DType.INT16) and not is_rounded_once(node),
+    "int8": lambda node: node.output.dtype is DType.INT8,
+    "int16": lambda node: node.output.dtype is DType.INT16,
+    "no_float32": lambda node: node.input(0).dtype is not DType.FLOAT32,
+    "scalar": lambda node: node.output.elems == 1,
+}
+"""To which nodes a deviation applies, as deviations.toml calls it."""
 
-DEVIATIONS = (
-    Deviation(
-        ONNXRUNTIME,
-        ("ADD",),
-        "its sums of 8 bits are rounded in single precision, in another way on each processor: off by one at most",
-        _rounds_once,
-        _sum_of_singles,
-    ),
-    Deviation(
-        ONNXRUNTIME,
-        ("MUL",),
-        "its products of 8 bits are rounded with the zero point in them: halves may be off by one",
-        _rounds_once,
-        _product_of_singles,
-    ),
-    Deviation(
-        ONNXRUNTIME,
-        ("MEAN",),
-        "it computes a ReduceMean of 8 bits in float32: halves may be off by one",
-        _is_own_mean,
-        _mean_of_reals,
-    ),
-    Deviation(
-        TFLM,
-        ("RELU6",),
-        "it does not rescale where input and output differ in scale or zero point, as LiteRT does",
-        _is_rescaled,
-        _clamped_as_stored,
-    ),
-    Deviation(
-        TFLM,
-        ("ADD",),
-        "it does not clamp sums of 32 bits",
-        lambda node: node.output.dtype is DType.INT32 and node.attributes.activation is not Activation.NONE,
-        _without_activation,
-    ),
-    Deviation(
-        TFLM,
-        ("SPACE_TO_BATCH_ND",),
-        "it never sets the value that it pads with, and reads other pixels where there are no channels",
-        _is_padded_or_has_no_channels,
-    ),
-    Deviation(TFLM, ("BATCH_TO_SPACE_ND",), "it reads other pixels where there are no channels", _has_no_channels),
-    Deviation(TFLM, ("STRIDED_SLICE",), "it has room for four slices", lambda node: node.input(1).elems > 4),
-    Deviation(
-        TFLM,
-        ("STRIDED_SLICE",),
-        "it takes ellipses, new axes and lengths for plain slices, and reads one for each axis, there or not",
-        _is_no_plain_slice,
-    ),
-    Deviation(
-        TFLM,
-        ("CUSTOM:SignalEnergy",),
-        "it does not write frequencies that are not asked for; here they are 0",
-        lambda node: (node.attributes.start, node.attributes.end) != (0, node.output.elems),
-    ),
-    Deviation(TFLM, ("CUSTOM:SignalFramer",), _NOT_THERE, lambda node: bool(node.attributes.missing)),
-    Deviation(TFLM, ("CUSTOM:SignalStacker",), _NOT_THERE, _waits_for_frames),
-    Deviation(
-        TFLM,
-        ("CUSTOM:TFLite_Detection_PostProcess",),
-        "it writes several classes of one detection beyond its outputs",
-        lambda node: bool(node.attributes.slots > 1),
-    ),
-    *(
-        Deviation(runtime, ("CUSTOM:TFLite_Detection_PostProcess",), _UNWRITTEN, _leaves_places)
-        for runtime in (TFLM, LITERT)
-    ),
-    *(Deviation(runtime, ("DIV",), _SHIFTED, _makes(DType.INT8)) for runtime in (TFLM, LITERT)),
-    Deviation(TFLM, ("DEPTHWISE_CONV_2D", "TRANSPOSE_CONV"), _NARROW, _has_narrow_bias),
-    Deviation(LITERT, _WITH_BIAS, f"where no option tells their type, {_NARROW}", _hides_narrow_bias),
-    Deviation(LITERT, ("RELU", "LEAKY_RELU", "ABS", "MUL", "PRELU"), _PRECISION, _makes(DType.INT16)),
-    Deviation(
-        LITERT,
-        ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"),
-        "it rounds float32 inputs to 8 bits where weights have 8 bits",
-        is_hybrid,
-    ),
-    Deviation(
-        LITERT,
-        ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"),
-        "its reference kernels take weights of half precision for others",
-        lambda node: node.input(1).dtype is DType.FLOAT16,
-    ),
-    Deviation(LITERT, ("SOFTMAX",), "its tables for 16 bits are made in double precision", _makes(DType.INT16)),
-    Deviation(
-        LITERT,
-        ("FULLY_CONNECTED",),
-        "it scales sums in double precision, and rounds once",
-        lambda node: node.output.dtype in (DType.INT8, DType.INT16) and not is_rounded_once(node),
-        _dense_rounded_once,
-    ),
-    Deviation(
-        LITERT,
-        ("SUM",),
-        "its quantised sums are off where scales differ",
-        lambda node: _is_rescaled(node) and node.output.dtype is not DType.UINT8,
-    ),
-    Deviation(
-        LITERT,
-        ("SVDF", "UNIDIRECTIONAL_SEQUENCE_LSTM"),
-        "its integers are rounded elsewhere",
-        lambda node: node.input(0).dtype is not DType.FLOAT32,
-    ),
-    Deviation(LITERT, ("TRANSPOSE",), "it does not copy a scalar", lambda node: node.output.elems == 1),
+_THEIRS = (
+    *(_sum_of_singles, _product_of_singles, _mean_of_reals, _clamped_as_stored, _without_activation),
+    _dense_rounded_once,
+)
+THEIRS: Mapping[str, Reference] = {theirs.__name__.lstrip("_"): theirs for theirs in _THEIRS}
+
+DEVIATIONS = tuple(
+    Deviation(runtime, row["kinds"], row["why"], APPLIES[row["where"]], THEIRS.get(row.get("theirs", "")))
+    for row in tuples(table(__package__, "deviations"))["deviations"]
+    for runtime in row["runtimes"]
 )
 """Nodes for which a runtime is not followed, and why."""
 
