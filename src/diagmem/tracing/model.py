@@ -19,7 +19,7 @@ from diagmem.model.graph import ABSENT, Graph, Node, Op, Tensor
 from diagmem.model.schedule import PUSH, Schedule, Step
 from diagmem.ops import Unsupported, kind_of
 from diagmem.planning.plan import Plan, Storage
-from diagmem.tracing import cortex_m, native
+from diagmem.tracing import cortex_m, native, toolchain
 from diagmem.tracing.calls import Call, MemoryArgument, Role
 from diagmem.tracing.native import AFTER_OP, harness
 from diagmem.tracing.recording import Executable
@@ -143,28 +143,6 @@ def has_kernel(node: Node) -> bool:
         return False
 
 
-_CALLER = """\
-#include "{name}.h"
-
-void {name}_push_all(void *arena, const unsigned char *input) {{
-    int row;
-    {name}_start_in(arena);
-    for (row = 0; row < {rows}; ++row) {name}_push_row_in(arena, input + row * {row_bytes}L);
-    {after}(-1);
-}}
-"""
-"""What a program does that pushes the input row by row."""
-
-_CORE_MARKS = """\
-void {name}(int op) {{
-    static int done;
-    volatile unsigned *const marks = (volatile unsigned *){address:#x};
-    marks[1] = (unsigned)op;
-    if (++done < {ops}) marks[0] = 0;
-}}
-"""
-
-
 def build_model(program: Program, on: str, place: Path) -> TracedModel:
     """Emits the program as C into the directory `place` and compiles it for `on`: x86 or a core."""
     files = c_backend.emit(program, NAME)
@@ -177,7 +155,9 @@ def build_model(program: Program, on: str, place: Path) -> TracedModel:
         given = program.graph.tensors[program.graph.inputs[0]]
         call = Call(f"{NAME}_push_all", (arena, MemoryArgument(Role.CONSTANT, "uint8", (given.size_bytes,))))
         sources.append(place / "caller.c")
-        sources[-1].write_text(_CALLER.format(name=NAME, after=AFTER_OP, rows=given.rows, row_bytes=given.row_bytes))
+        sources[-1].write_text(
+            toolchain.filled("caller.c.in", name=NAME, after=AFTER_OP, rows=given.rows, row_bytes=given.row_bytes)
+        )
     marks = place / "marks.h"
     marks.write_text(f"void {AFTER_OP}(int op);\n#define {NAME.upper()}_AFTER_OP(op) {AFTER_OP}(op)\n")
     flags = (*FLAGS, f"-D{NAME.upper()}_NO_STATIC_ARENA", f"-I{place}", "-include", str(marks))
@@ -191,7 +171,7 @@ def _executable(call: Call, steps: int, on: str, parts: Sequence[str | Path], pl
         native.compile_program((*parts, place / "harness.c"), place / NAME, "the model's C")
         return native.NativeProgram(place / NAME, call.space_bytes)
     core, marks, executable = cortex_m.CORES[on], place / "core_marks.c", place / f"{NAME}.elf"
-    marks.write_text(_CORE_MARKS.format(name=AFTER_OP, address=cortex_m.MARKS_AT, ops=steps))
+    marks.write_text(toolchain.filled("core_marks.c.in", name=AFTER_OP, address=hex(cortex_m.MARKS_AT), ops=steps))
     cortex_m.link((*parts, marks), call.function, core, core.float_flags, executable)
     return cortex_m.CortexMProgram(Elf.read(executable), call, core, marks_ops=True)
 

@@ -26,33 +26,7 @@ from diagmem.verification.tools import find
 AFTER_OP = "diagmem_after_op"
 """What traced code calls after each of its operations, with the operation's number."""
 
-_MAIN = """\
-#include <stdint.h>
-#include <stdio.h>
-
-#include "valgrind_marks.h"
-
-void {function}(void);
-{declarations}
-int main(int argc, char **argv) {{
-    FILE *data = argc == 2 ? fopen(argv[1], "rb") : 0;
-    if (!data) return 1;
-{setup}    fclose(data);
-    DIAGMEM_MARK(DIAGMEM_START, 0, 0);
-    ((void (*)({types})){function})({values});
-{end}    return 0;
-}}
-"""
-
 _END = "    DIAGMEM_MARK(DIAGMEM_END, 0, 0);\n"
-
-_AFTER_OP = """
-void {name}(int op) {{
-    static int done;
-    DIAGMEM_MARK(DIAGMEM_END, op, 0);
-    if (++done < {ops}) DIAGMEM_MARK(DIAGMEM_START, 0, 0);
-}}
-"""
 
 
 def harness(call: Call, ops: int | None = None) -> str:
@@ -61,14 +35,16 @@ def harness(call: Call, ops: int | None = None) -> str:
     `ops`: the function runs so many operations and calls `AFTER_OP` after each; None: it is one operation."""
     names = _Names()
     arguments = [names.of(argument) for argument in call.arguments]
-    return _MAIN.format(
+    main = toolchain.filled(
+        "harness.c.in",
         function=call.function,
         declarations="".join(names.declarations),
         setup="".join((*_fill(call), *names.assignments)),
         types=", ".join(c_type for c_type, _ in arguments) or "void",
         values=", ".join(value for _, value in arguments),
         end=_END if ops is None else "",
-    ) + ("" if ops is None else _AFTER_OP.format(name=AFTER_OP, ops=ops))
+    )
+    return main if ops is None else main + toolchain.filled("after_op.c.in", name=AFTER_OP, ops=ops)
 
 
 class _Names:

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from string import Template
+from typing import Any
 
 from diagmem.model.errors import TraceError, content_of
 
@@ -28,6 +30,11 @@ def run(command: Sequence[str | Path], purpose: str) -> str:
         reason = (errors or done.stderr.strip().splitlines() or ["no message"])[0]
         raise TraceError(f"{purpose}: {Path(str(command[0])).name} failed: {reason}")
     return done.stdout
+
+
+def filled(file: str, **values: Any) -> str:
+    """C from a file that stands beside this one, with values for its $names."""
+    return Template((HERE / file).read_text(encoding="utf-8")).substitute(values)
 
 
 def cached(name: str, ingredients: Sequence[str], build: Callable[[Path], None]) -> Path:
