@@ -38,7 +38,10 @@ def is_cut_inside_rows(case: str) -> bool:
 OWN = [case for case in CASES if is_cut_inside_rows(case)]
 """Kinds whose kernels can be cut inside rows."""
 
-CUT = [*OWN, *(case for case, kind in CASES.items() if case not in OWN and has_row_kernels(kind) and case != "reduce")]
+SUMMED = ("reduce", "widened_sum")
+"""What takes rows into sums has no row of its output to share."""
+
+CUT = [*OWN, *(case for case, kind in CASES.items() if case not in (*OWN, *SUMMED) and has_row_kernels(kind))]
 """Those, and the ones whose rows can be shared, as there is a kernel for one."""
 
 ELEMENT_BY_ELEMENT = ("binary", "unary", "concatenation", "transpose", "strided_slice", "broadcast_to", "reverse")

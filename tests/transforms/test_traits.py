@@ -49,6 +49,7 @@ NO_RANGE = {
     **{name: why for name, why in NO_LINKS.items() if name not in ("CONV_2D", "FULLY_CONNECTED")},
     "MIRROR_PAD": "rare",
     "L2_POOL_2D": "float32 only, where nothing but zeros is known",
+    **dict.fromkeys(("CUSTOM:DiagmemMean", "CUSTOM:DiagmemSum"), "they make float32, where nothing but zeros is known"),
     **dict.fromkeys(
         ("REDUCE_PROD", "REDUCE_ALL", "REDUCE_ANY", "ARG_MAX", "ARG_MIN"), "no ends of ranges give the ends"
     ),

@@ -19,7 +19,10 @@ from tests.transforms.removable_ops import tangle, tangles
 
 DIAGMEM = library("diagmem")
 
-CHANNEL_WISE = ("drop-identities", "narrow-integers", "narrow-state", "narrow-weights", "remove-channels")
+CHANNEL_WISE = (
+    *("drop-identities", "narrow-inputs", "narrow-integers", "narrow-state", "narrow-weights", "remove-channels"),
+    "tabulate",
+)
 """Those that look at values: they have networks of their own, with weights."""
 
 

@@ -138,6 +138,8 @@ def cost_lines(cost: Cost) -> Iterator[str]:
         each = (f"{name} {part:,}" if len(parts) > 1 else name for name, part in parts.items())
         yield f"{what:<6}{'not known' if size is None else size_text(size)}: {', '.join(each)}"
     yield f"work  {cost.macs:,} multiply-accumulates, {shares_text(cost.shares)}"
+    if cost.float32:
+        yield f"float {cost.float32}"
     if cost.cycles is not None:
         yield f"time  {time_text(cost)}"
 

@@ -56,7 +56,7 @@ def plan_lines(result: Result, is_verbose: bool) -> Iterator[str | Table]:
     if is_verbose:
         yield from _lines(entry for section in SECTIONS for entry in section(result))
     else:
-        asides = (_state, _next_frame, _cores, _pools, _tried, _larger)
+        asides = (_float32, _state, _next_frame, _cores, _pools, _tried, _larger)
         entries = (*_figures(result), *refused, *(entry for section in asides for entry in section(result)))
         yield from (f"  {line}" if line else line for line in _wrapped(iter(entries)))
     yield from _tables(result)
@@ -301,6 +301,13 @@ def _as_c(result: Result) -> Iterator[Entry]:
         yield "C", f"cannot be emitted: {program.refused_tensors[0]}"
 
 
+def _float32(result: Result) -> Iterator[Entry]:
+    """What of a quantised network is not."""
+    from diagmem.kernels.work import float_text
+
+    yield from (("float32", text) for text in (float_text(result.made.plan.graph),) if text)
+
+
 def _budget(result: Result) -> Iterator[Entry]:
     limit = result.verdict.limits.budget
     if limit is not None and limit >= result.verdict.arena_bytes:
@@ -517,7 +524,7 @@ def _typed(command: str, left_out: Collection[str] = ()) -> str:
 
 SECTIONS: tuple[Callable[[Result], Iterator[Entry]], ...] = (
     *(_headline, _effort, _state, _next_frame, _cores, _ladder, _pools, _peak, _rows, _overlaps),
-    *(_map, _as_c, _budget, _tried, _larger),
+    *(_float32, _map, _as_c, _budget, _tried, _larger),
 )
 
 

@@ -22,7 +22,7 @@ from diagmem.backends.c.program import Program
 from diagmem.backends.c.steps import sequence_bytes
 from diagmem.backends.c.tables import Tables
 from diagmem.backends.json import to_json
-from diagmem.kernels.work import kernel_shares, macs_as_run
+from diagmem.kernels.work import float_text, kernel_shares, macs_as_run
 from diagmem.model.graph import DType, Graph
 from diagmem.model.schedule import PUSH
 from diagmem.ops.c_call import MAX_ROWS, MAX_TAPS
@@ -134,7 +134,8 @@ class Flash:
 @dataclass(frozen=True, slots=True)
 class Cost:
     """What is not known is None. `shares`: of the work, by what does it (`dsp`, `mve`, `plain C`), most first. `macs`:
-    multiply-accumulates as run, those of recomputed rows included. `notes`: what is not counted."""
+    multiply-accumulates as run, those of recomputed rows included. `notes`: what is not counted. `float32`: what of a
+    quantised network runs in float32."""
 
     target: str | None
     core: str | None
@@ -149,13 +150,14 @@ class Cost:
     uj: float | None = None
     error_percent: float | None = None
     notes: tuple[str, ...] = ()
+    float32: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """As it stands under `cost` in every JSON."""
         told = asdict(self)
         for part in ("ram", "flash"):
             told[part]["total_bytes"] = getattr(self, part).total_bytes
-        return {key: value for key, value in told.items() if key not in ("shares", "notes")}
+        return {key: value for key, value in told.items() if key not in ("shares", "notes", "float32")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,7 +343,8 @@ def cost_together(
         for name, share in kernel_shares(one.plan.graph, one.plan.options.library, one.macs).items():
             shares[name] = shares.get(name, 0) + share * part
     names = None if target is None else target.name, None if core is None else core.key
-    return Cost(*names, shares, ram, flash, sum(work), instructions, notes=notes)
+    float32 = "; ".join(filter(None, (float_text(one.plan.graph) for one in costs)))
+    return Cost(*names, shares, ram, flash, sum(work), instructions, notes=notes, float32=float32)
 
 
 def most_live(steps: Iterable[tuple[int, int]]) -> dict[int, int]:

@@ -90,6 +90,10 @@ class OpKind(ABC):
     parts: ClassVar[tuple[str, ...]] = ()
     """Those of the names whose outputs are parts of an input."""
 
+    widened: ClassVar[Mapping[str, str]] = {}
+    """Those of the names that compute in float32, and the operation that does the same on integers, which it
+    dequantises as it reads them."""
+
     takes_padding: ClassVar[tuple[str, ...]] = ()
     """Those of the names whose border is read as zeros, or not at all, so that a PAD before them can become a part of
     it."""

@@ -25,8 +25,9 @@ from diagmem.transforms.cleanup import (
 )
 from diagmem.transforms.dilation import fold_dilation
 from diagmem.transforms.in_place import remove_concat, remove_slices, state_in_place
-from diagmem.transforms.narrow_types import narrow_integers, narrow_state, narrow_weights
+from diagmem.transforms.narrow_types import narrow_inputs, narrow_integers, narrow_state, narrow_weights
 from diagmem.transforms.remove_channels import remove_channels
+from diagmem.transforms.tabulate import tabulate
 from diagmem.transforms.time_as_rows import drop_flatten, time_as_rows
 
 Transform = Callable[[Graph, Choice], Graph]
@@ -38,8 +39,10 @@ TRANSFORMS: Mapping[str, Transform] = {
     "fold-dilation": fold_dilation,
     "fuse-activation": fuse_activation,
     "fold-pad": fold_pad,
+    "tabulate": tabulate,
     "drop-identities": drop_identities,
     "narrow-state": narrow_state,
+    "narrow-inputs": narrow_inputs,
     "narrow-integers": narrow_integers,
     "remove-channels": remove_channels,
     "time-as-rows": time_as_rows,
@@ -52,31 +55,20 @@ TRANSFORMS: Mapping[str, Transform] = {
 }
 """In the order in which they are applied."""
 
-ALWAYS = (
-    "narrow-weights",
-    "fold-constants",
-    "drop-dead",
-    "fold-dilation",
-    "fuse-activation",
-    "fold-pad",
-    "drop-identities",
-    "narrow-state",
-    "narrow-integers",
-    "remove-channels",
-)
-"""Those that always help, whether ops run whole or row by row."""
-
 CHANNELS = "remove-channels"
 """The one that makes tensors narrower."""
+
+SOMETIMES_WORSE = ("merge-duplicates", "state-in-place", "remove-slices", "remove-concat")
+"""Those that make a tensor, or the one that it is part of, live longer, so that a plan may grow; they come last."""
 
 ONLY_FOR_ROWS = ("time-as-rows", "drop-flatten")
 """Those that do nothing for ops that run whole."""
 
+ALWAYS = tuple(n for n in TRANSFORMS if n not in (*ONLY_FOR_ROWS, "drop-no-ops", *SOMETIMES_WORSE))
+"""Those that always help, whether ops run whole or row by row."""
+
 FOR_ROWS = (*ALWAYS, *ONLY_FOR_ROWS)
 """Those that always help ops that run row by row; planning tries whether the others do."""
-
-SOMETIMES_WORSE = ("merge-duplicates", "state-in-place", "remove-slices", "remove-concat")
-"""Those that make a tensor, or the one that it is part of, live longer, so that a plan may grow; they come last."""
 
 
 @dataclass(frozen=True, slots=True)

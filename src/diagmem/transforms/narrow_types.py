@@ -44,6 +44,31 @@ def narrow_weights(graph: Graph, choice: Choice) -> Graph:
     return edited(graph, without=gone, instead=instead) if gone else graph
 
 
+def narrow_inputs(graph: Graph, choice: Choice) -> Graph:
+    """DEQUANTIZE goes if every reader can read the integers, and dequantises each as it does: the same float32 numbers
+    in the same order."""
+    instead: dict[int, int] = {}
+    ops: dict[int, Op] = {}
+    for node in graph.nodes:
+        if node.op.kind != "DEQUANTIZE" or not choice(node.op) or is_seen_by_caller(graph, node.output.index):
+            continue
+        readers = [graph.ops[op] for op in graph.consumers.get(node.output.index, ())]
+        names = {op.index: _widened(op, node.input(0)) for op in readers}
+        if readers and node.output.view is None and all(names.values()):
+            instead[node.output.index] = node.input(0).index
+            ops |= {op.index: replace(op, kind=names[op.index]) for op in readers}
+    gone = [graph.producer[tensor] for tensor in instead]
+    return edited(graph, without=gone, ops=ops, instead=instead) if gone else graph
+
+
+def _widened(reader: Op, stored: Tensor) -> str:
+    """The operation that reads the integers; "" where there is none."""
+    kind = kind_of(reader.kind)
+    name = kind.widened.get(reader.kind, "") if kind is not None else ""
+    widened = kind_of(name)
+    return name if widened is not None and stored.dtype in widened.ways(name) else ""
+
+
 def _stored(graph: Graph, tensor: Tensor) -> Tensor | None:
     """The constant itself, or the one that DENSIFY makes dense."""
     maker = _maker(graph, tensor, "DENSIFY")

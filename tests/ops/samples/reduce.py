@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from diagmem.ops.reductions.reduce import (
     ReduceAllKind,
     ReduceKind,
     ReducingKind,
+    WidenedSumKind,
     _count,
     walk_of,
 )
@@ -38,6 +40,15 @@ class ReducingSamples(Samples, of=ReducingKind):
 class ReduceSamples(ReducingSamples, of=ReduceKind):
     def fitting(self, node: Node) -> Fitting:
         return Fitting(tuple(_WAYS[node.op.kind]), gain={"MEAN": 1.0, "SUM": math.sqrt(_count(node))}.get(node.op.kind))
+
+
+class WidenedSumSamples(ReducingSamples, of=WidenedSumKind):
+    needs = Fitting((DType.INT8, DType.UINT8), draws_output_types=True)
+
+    def sample(self, name: str, draw: Draw) -> Node:
+        """Real numbers come out."""
+        drawn = super().sample(name, draw)
+        return replace(drawn, outputs=(replace(drawn.output, dtype=DType.FLOAT32),))
 
 
 class ReduceAllSamples(ReducingSamples, of=ReduceAllKind):

@@ -6,7 +6,8 @@ import numpy as np
 
 from diagmem.model.graph import DType, Node, Tensor
 from diagmem.ops.c_call import TYPES
-from diagmem.ops.elementwise.unary import _FIXED, CLAMPS, LUT_ONLY, QUANTISED, Unary, UnaryKind
+from diagmem.ops.elementwise.lookup import Lookup, LookupKind
+from diagmem.ops.elementwise.unary import _FIXED, CLAMPS, QUANTISED, Unary, UnaryKind
 from diagmem.ops.kind import Array
 from diagmem.ops.options import CUSTOM
 from tests.ops.sampling import Draw, Fitting, Samples, activation, node_of
@@ -22,6 +23,10 @@ _CONVERTED = {
     "DEQUANTIZE": (QUANTISED, (DType.FLOAT32,)),
 }
 """Kinds whose output may be of another type than the input -> the types of inputs, and of outputs."""
+
+
+LUT_ONLY = ("EXP", "GELU")
+"""Kinds whose 8-bit outputs LiteRT gives a scale of their own."""
 
 
 class UnarySamples(Samples, of=UnaryKind):
@@ -53,3 +58,12 @@ class UnarySamples(Samples, of=UnaryKind):
             return np.abs(rng.normal(0, 3, tensor.shape)) + 0.01
         low, high = tensor.quantisation.zero_points[0], np.iinfo(tensor.dtype.numpy).max
         return rng.integers(low, high, tensor.shape, endpoint=True)
+
+
+class LookupSamples(Samples, of=LookupKind):
+    needs = Fitting((DType.INT8,), gain=1)
+
+    def sample(self, name: str, draw: Draw) -> Node:
+        """Any table."""
+        table = Lookup(draw.numbers(np.int8, (256,)).tobytes())
+        return node_of(self.kind, name, table, [activation(draw.shape())])

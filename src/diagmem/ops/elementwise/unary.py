@@ -23,13 +23,14 @@ from diagmem.ops.c_call import (
     kernel_call,
     require_types,
 )
-from diagmem.ops.kind import Array, OpKind, Values, Way
+from diagmem.ops.kind import Array, OpKind, Way
 from diagmem.ops.loops.broadcast import c_elementwise, outer_cut
 from diagmem.ops.loops.chunks import Chunks, RearrangeKind
 from diagmem.ops.numerics import fixed_point, single_precision
 from diagmem.ops.numerics.fixed_point import INT32_MAX, Ints, Multiplier, rescale, wrapped
 from diagmem.ops.numerics.quantised import (
     Requantisation,
+    dequantised,
     quantisation_of,
     real_range,
     rounds_to_even,
@@ -47,10 +48,6 @@ class Unary:
 
     alpha: float = 0.0
     approximate: bool = False
-
-
-LUT_ONLY = ("EXP", "GELU")
-"""Kinds whose 8-bit outputs LiteRT gives a scale of their own."""
 
 
 QUANTISED = (DType.INT8, DType.INT16, DType.UINT8)
@@ -118,22 +115,13 @@ class UnaryKind(RearrangeKind):
     def moves(self, node: Node, order: Order) -> Chunks:
         return Chunks.of(0, node.output.elems)
 
-    def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
-        if _is_looked_up_to_even(node):
-            table = _table_to_even(node, _through_float32)
-            return (np.reshape(table[inputs[0].astype(np.int64) + 128], node.output.shape),)
-        return OpKind.reference(self, node, inputs)
+    reference = OpKind.reference
 
     def has_row_kernel(self, node: Node) -> bool:
         return is_row_local(node)
 
     def cuts(self, node: Node, variant: Variant | None) -> tuple[Cut, ...]:
         return outer_cut(node, c_elementwise)
-
-    def c_call(self, node: Node) -> CCall:
-        if _is_looked_up_to_even(node):
-            return _lookup_call(node, _table_to_even(node, _through_float32))
-        return super().c_call(node)
 
 
 STORED = (DType.INT8, DType.UINT8, DType.INT16, DType.INT32)
@@ -191,7 +179,7 @@ def _quantize_call(node: Node) -> CCall:
     if node.input(0).dtype is DType.FLOAT32:
         return _real_call(node, "quantize_to_even" if is_rounded_once else "quantize", node.output)
     if is_rounded_once:
-        return _lookup_call(node, _table_to_even(node, _dequantize))
+        return _lookup_call(node, _table_to_even(node))
     return _requantize_call(node, _rescaling(node))
 
 
@@ -199,9 +187,7 @@ def _dequantize(node: Node, data: Array) -> Array:
     """float16 has no scale."""
     if node.input(0).dtype is DType.FLOAT16:
         return data.astype(np.float32)
-    scale, zero_point = np.float32(scale_of(node.input(0))), zero_point_of(node.input(0))
-    real: Array = scale * (data.astype(np.int64) - zero_point).astype(np.float32)
-    return real
+    return dequantised(node.input(0), data)
 
 
 def _dequantize_call(node: Node) -> CCall:
@@ -220,11 +206,10 @@ def _requantize_call(node: Node, output: Requantisation) -> CCall:
     return _conversion_call(node, "requantize", "requantize", fields)
 
 
-def _table_to_even(node: Node, function: Callable[[Node, Array], Array]) -> Array:
-    """The outputs of -128, -127, … 127: dequantised, through a float32 function, and stored again."""
+def _table_to_even(node: Node) -> Array:
+    """-128, -127, … 127 on another scale."""
     require_types(DType.INT8, (node.input(0), node.output))
-    stored = np.arange(-128, 128, dtype=np.int8)
-    return stored_to_even(node.output, function(node, stored))
+    return stored_to_even(node.output, _dequantize(node, np.arange(-128, 128, dtype=np.int8)))
 
 
 def _rescaling(node: Node) -> Requantisation:
@@ -547,17 +532,6 @@ _IN_FLOAT32 = {
     **dict.fromkeys((*_REAL, *CLAMPS, "LEAKY_RELU", "GELU"), Way(_real, _call_f32)),
     **dict.fromkeys(_MATH, Way(_real, _math_call)),
 }
-
-
-def _is_looked_up_to_even(node: Node) -> bool:
-    """Of 8 bits, rounded once: any function that float32 has too."""
-    is_rounded_once = node.input(0).dtype is DType.INT8 and rounds_to_even(node.output)
-    return is_rounded_once and node.op.kind in _IN_FLOAT32
-
-
-def _through_float32(node: Node, data: Array) -> Array:
-    found: Array = _IN_FLOAT32[node.op.kind].reference(node, _dequantize(node, data))
-    return found
 
 
 KIND = UnaryKind()

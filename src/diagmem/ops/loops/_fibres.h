@@ -20,7 +20,11 @@ typedef struct {
  * type `params`, have the diagmem_fibres `fibres`. `total` is at first `start`, for each `x` of the fibre, of which
  * `in` points at the first, it becomes `step`; `result` makes the output from it. `name`_take takes the input one row a
  * turn: totals are kept in `sums`, and the last turn makes the outputs. */
-#define DIAGMEM_REDUCTION(name, params, type, total_type, start, step, result)                           \
+#define DIAGMEM_REDUCTION(name, params, type, total_type, start, step, result) \
+    DIAGMEM_REDUCTION_TO(name, params, type, type, total_type, start, step, result)
+
+/* The same where the output is of another type, `made`. */
+#define DIAGMEM_REDUCTION_TO(name, params, type, made, total_type, start, step, result)                  \
     static inline total_type name##_fibre(const params *p, const type *in, total_type total) {           \
         const diagmem_axes *const a = &p->fibres.reduced;                                                \
         for (int32_t i = 0; i < a->size[0]; ++i) {                                                       \
@@ -35,7 +39,7 @@ typedef struct {
         return total;                                                                                    \
     }                                                                                                    \
     static inline void name##_take(const params *p, int32_t turn, int32_t turns, const type *first,      \
-                                   total_type *sums, type *out) {                                        \
+                                   total_type *sums, made *out) {                                        \
         const diagmem_axes *const a = &p->fibres.kept;                                                   \
         int32_t n = 0;                                                                                   \
         for (int32_t i = 0; i < a->size[0]; ++i) {                                                       \
@@ -46,13 +50,13 @@ typedef struct {
                     if (turn < turns - 1) {                                                              \
                         sums[n] = total;                                                                 \
                     } else {                                                                             \
-                        out[n] = (type)(result);                                                         \
+                        out[n] = (made)(result);                                                         \
                     }                                                                                    \
                 }                                                                                        \
             }                                                                                            \
         }                                                                                                \
     }                                                                                                    \
-    static inline void name(const params *p, const type *in, type *out) {                                \
+    static inline void name(const params *p, const type *in, made *out) {                                \
         name##_take(p, 0, 1, in, NULL, out);                                                             \
     }
 

@@ -93,6 +93,14 @@ def stored_zero(tensor: Tensor) -> int:
     return 0 if tensor.quantisation is None else zero_point_of(tensor)
 
 
+def dequantised(tensor: Tensor, stored: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The real values of stored ones, in float32."""
+    real: npt.NDArray[Any] = np.float32(scale_of(tensor)) * (stored.astype(np.int64) - zero_point_of(tensor)).astype(
+        np.float32
+    )
+    return real
+
+
 def require_same_quantisation(tensors: Sequence[Tensor]) -> None:
     """Raises Unsupported unless a stored value means the same in all of these."""
     found = {

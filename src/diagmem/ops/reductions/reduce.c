@@ -53,3 +53,18 @@ typedef struct {
 DIAGMEM_REDUCTION(diagmem_mean_s32, diagmem_mean_params, int32_t, int64_t, 0, total + x, total / p->count)
 DIAGMEM_REDUCTION(diagmem_mean_s64, diagmem_mean_params, int64_t, int64_t, 0, diagmem_wrapping_add_s64(total, x),
                   total / p->count)
+
+typedef struct {
+    diagmem_fibres fibres;
+    float divisor; /* of a sum */
+    float scale;   /* of the integers */
+    int32_t zero_point;
+} diagmem_widened_sum_params;
+
+/* Integers are widened to single precision as they are read. */
+#define DIAGMEM_WIDENED_SUM(name, type)                                                      \
+    DIAGMEM_REDUCTION_TO(name, diagmem_widened_sum_params, type, float, float, 0.0f,         \
+                         total + p->scale * (float)((int32_t)x - p->zero_point), total / p->divisor)
+
+DIAGMEM_WIDENED_SUM(diagmem_widened_sum_s8, int8_t)
+DIAGMEM_WIDENED_SUM(diagmem_widened_sum_u8, uint8_t)

@@ -4,9 +4,9 @@ the sum of all elements up to each one along an axis."""
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -47,13 +47,14 @@ from diagmem.ops.loops.pixels import AxisTerm, has_pitches, separation_of
 from diagmem.ops.numerics.fixed_point import wrapped
 from diagmem.ops.numerics.quantised import (
     Requantisation,
+    dequantised,
     require_same_quantisation,
     rounds_to_even,
     scale_of,
     zero_point_of,
 )
 from diagmem.ops.numerics.single_precision import larger, smaller, sum_in_order
-from diagmem.ops.options import Table
+from diagmem.ops.options import AnyTable, CustomTable, Table
 from diagmem.ops.orders import Order
 from diagmem.ops.signature import Signature
 
@@ -128,7 +129,7 @@ class Reduce:
 class ReducingKind(OpKind):
     """Inputs: data, axes. One output after the other reads its fibre, then is written."""
 
-    table = Table(Reduce, ("KeepDims",), "ReducerOptions")
+    table: ClassVar[AnyTable] = Table(Reduce, ("KeepDims",), "ReducerOptions")
 
     def output_shapes(self, name: str, attributes: Any, inputs: Inputs) -> Shapes:
         keep_dims = getattr(attributes, "keep_dims", False)
@@ -145,8 +146,9 @@ class ReducingKind(OpKind):
 
 
 class ReduceKind(ReducingKind):
-    names = ("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_PROD")
+    names: ClassVar[tuple[str, ...]] = ("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_PROD")
     monotone = ("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN")
+    widened: ClassVar[Mapping[str, str]] = {"MEAN": "CUSTOM:DiagmemMean", "SUM": "CUSTOM:DiagmemSum"}
     orders = (Order.REFERENCE, Order.ZERO_FIRST)
     takes = Signature((2, 2), numbers=(1,))
 
@@ -165,7 +167,11 @@ class ReduceKind(ReducingKind):
 
     def accumulator_bytes(self, node: Node) -> int | None:
         shape = node.input(0).shape
-        adds_rows = node.op.kind in ("MEAN", "SUM") and len(shape) == 4 and 1 in reduced_axes(node.inputs)
+        adds_rows = (
+            node.op.kind not in ("REDUCE_MAX", "REDUCE_MIN", "REDUCE_PROD")
+            and len(shape) == 4
+            and 1 in reduced_axes(node.inputs)
+        )
         adds_rows = adds_rows and not _is_wide(node)
         return node.output.elems * SUM_BYTES if adds_rows and shape[0] == 1 < shape[1] else None
 
@@ -284,7 +290,7 @@ def _mean_of_plain_call(node: Node) -> CCall:
 
 
 def _divisor(node: Node) -> float:
-    return float(_count(node)) if node.op.kind == "MEAN" else 1.0
+    return float(_count(node)) if node.op.kind.endswith(("MEAN", "Mean")) else 1.0
 
 
 def _extreme(node: Node, fibres: Array) -> Array:
@@ -320,6 +326,34 @@ _WAYS = {
     "REDUCE_MIN": _EXTREME,
     "REDUCE_PROD": dict.fromkeys((DType.FLOAT32, *_PLAIN), _FOLDED),
 }
+
+
+class WidenedSumKind(ReduceKind):
+    """MEAN and SUM in float32 of integers that are dequantised as they are read."""
+
+    names = ("CUSTOM:DiagmemMean", "CUSTOM:DiagmemSum")
+    table = CustomTable(Reduce, ("keep_dims",), ("keep_dims",))
+    takes = Signature((2, 2), numbers=(1,), made=dict.fromkeys(DType, (DType.FLOAT32,)))
+
+    def ways(self, name: str) -> dict[DType, Way]:
+        return dict.fromkeys((DType.INT8, DType.UINT8), Way(_widened_sum, _widened_sum_call))
+
+    def c_call(self, node: Node) -> CCall:
+        require_types(DType.FLOAT32, node.outputs)
+        values_of(node.input(1))
+        return OpKind.c_call(self, node)
+
+
+def _widened_sum(node: Node, fibres: Array) -> Array:
+    return _sum_f32(node, dequantised(node.input(0), fibres))
+
+
+def _widened_sum_call(node: Node) -> CCall:
+    data = node.input(0)
+    own = {"divisor": _divisor(node), "scale": scale_of(data), "zero_point": zero_point_of(data)}
+    fields = {"fibres": c_fibres(data.shape, data.strides, reduced_axes(node.inputs)), **own}
+    function = f"widened_sum_{SUFFIXES[data.dtype]}"
+    return kernel_call("reduce", fields, (data, node.output), function=function, struct="widened_sum")
 
 
 _FUNCTIONS = {"REDUCE_ALL": np.all, "REDUCE_ANY": np.any}
@@ -470,4 +504,4 @@ def _cumsum_call(node: Node) -> CCall:
     return kernel_call("cumsum", own, tensors, function=f"cumsum_{suffix}", struct=struct)
 
 
-KINDS = (ReduceKind(), ReduceAllKind(), ArgMaxKind(), CumsumKind())
+KINDS = (ReduceKind(), WidenedSumKind(), ReduceAllKind(), ArgMaxKind(), CumsumKind())

@@ -18,7 +18,7 @@ import numpy as np
 from diagmem.frontends.onnx.builder import Constant, Scale, Shuffled, Stored, Value, in_file_order
 from diagmem.frontends.onnx.importer import Importer, Lowering, Parts, composed
 from diagmem.frontends.onnx.lowering import images
-from diagmem.frontends.onnx.lowering.arithmetic import RANGES, broadcast_operands, last, limits_of, slope_of
+from diagmem.frontends.onnx.lowering.arithmetic import RANGES, broadcast_operands, last, limits_of
 from diagmem.frontends.onnx.lowering.matrix import layer_input
 from diagmem.frontends.onnx.lowering.moving import given_axes, joined
 from diagmem.frontends.onnx.proto import OnnxNode
@@ -333,17 +333,6 @@ def concat(im: Importer, node: OnnxNode, operands: Inputs, target: Target) -> Va
     return joined(im, node, parts, axis, as_stored=True)
 
 
-def unary(
-    im: Importer, node: OnnxNode, operands: Inputs, target: Target, kind: str, attributes: Any = None
-) -> Value | None:
-    """A function of one 8-bit integer, by a table of all results."""
-
-    def change(source: Stored) -> Stored:
-        return replace(source, tensor=_made(im, kind, [source.tensor], attributes, target), is_dequantised=False)
-
-    return im.build.by_elements(operands[0], change)
-
-
 LAYERS = {
     "Conv": Layer(conv, takes_constants=True, takes_activation=True),
     "Gemm": Layer(gemm, takes_constants=True, takes_activation=True),
@@ -355,13 +344,11 @@ LAYERS = {
     "Mul": Layer(partial(arithmetic, kind="MUL"), takes_activation=True),
     "ReduceMean": Layer(mean, takes_constants=True),
     "Concat": Layer(concat),
-    "Sigmoid": Layer(partial(unary, kind="LOGISTIC")),
-    "Tanh": Layer(partial(unary, kind="TANH")),
-    "HardSwish": Layer(partial(unary, kind="HARD_SWISH")),
-    "Elu": Layer(partial(unary, kind="ELU")),
-    "LeakyRelu": Layer(lambda im, node, ops, to: unary(im, node, ops, to, "LEAKY_RELU", slope_of(im, node))),
 }
 """What may be one operation on integers, by the name of the operator on float32."""
+
+NONE = Layer(lambda im, node, operands, target: None)
+"""Of functions of one number `tabulate` makes tables."""
 
 
 def on_integers(im: Importer, node: OnnxNode, float32: Lowering) -> Value | None:
@@ -392,7 +379,7 @@ class QOperator:
     def __call__(self, im: Importer, node: OnnxNode) -> Value | None:
         places = self.operands or range(2, len(node.inputs), 3)
         values: list[Any] = [_operand(im, node, place) for place in places]
-        (scale, dtype), layer = scale_at(im, node, self.result), LAYERS[self.kind]
+        (scale, dtype), layer = scale_at(im, node, self.result), LAYERS.get(self.kind, NONE)
         if len(scale.scales) > 1 or dtype.name not in TYPES:
             raise im.refuse(node, "outputs of one scale, int8 or uint8, are supported")
         if im.attribute(node, "channels_last", 0):
