@@ -179,8 +179,9 @@ class Samples:
     def __init__(self, kind: Any) -> None:
         self.kind = kind
 
-    def __init_subclass__(cls, of: type) -> None:
-        Samples._by_kind[of] = cls
+    def __init_subclass__(cls, of: type | None = None) -> None:
+        if of is not None:
+            Samples._by_kind[of] = cls
 
     def sample(self, name: str, draw: Draw) -> Node:
         """A small random node of that name, with all that the operation allows. The tests of all kinds draw from it."""

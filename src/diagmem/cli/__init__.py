@@ -14,18 +14,12 @@ from typing import Any, NoReturn
 import click
 
 from diagmem import __version__
+from diagmem.cli._commands import DESCRIBED
 from diagmem.cli._options import with_common_options
 from diagmem.cli._show import ANSWER_IS_NO, BAD_INPUT
 from diagmem.model.errors import DiagmemError, UnsafePlanError, one_line
 
-GROUPS = {
-    "Does it fit?": ("plan", "targets", "diff", "sweep"),
-    "Make it": ("emit",),
-    "Is it right?": ("verify", "run", "check"),
-    "Is it fast?": ("profile",),
-    "Look inside": ("inspect", "report", "ui", "overlap", "trace"),
-    "More": ("zoo", "place", "paper", "schema", "completion"),
-}
+GROUPS: dict[str, list[str]] = DESCRIBED["groups"]
 """Commands by the user's question, the everyday ones first. Each is the `command` of the module of its name, but for
 those in KNOWN."""
 

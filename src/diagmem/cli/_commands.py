@@ -130,19 +130,19 @@ def completed(names: Collection[str], incomplete: str) -> list[Any]:
     return [CompletionItem(name) for name in names if name.lower().startswith(incomplete.lower())]
 
 
-COMMANDS = table(__package__, "commands")
+DESCRIBED = table(__package__, "commands")
 
 
 def everyday() -> Mapping[str, list[str]]:
     """What `--help` shows, by the names of parameters. `--help-all` shows the others too."""
-    found: Mapping[str, list[str]] = COMMANDS["everyday"]
+    found: Mapping[str, list[str]] = DESCRIBED["everyday"]
     return found
 
 
 def parameter(key: str, command: str = "shared", own: Any = None) -> Callable[[Any], Any]:
     """A parameter of a command, or one that several share: an option by its flags, an argument by its name. `own`: its
     type, its choices, or how it is completed, where Python code says so."""
-    given = dict(COMMANDS[command]["options"][key] or COMMANDS["shared"]["options"].get(key, {}))
+    given = dict(DESCRIBED[command]["options"][key] or DESCRIBED["shared"]["options"].get(key, {}))
     sort, limits = given.pop("type", None), {name: given.pop(name, None) for name in ("least", "most", "above")}
     if sort is not None:
         given["type"] = TYPES[sort]({name: limit for name, limit in limits.items() if limit is not None})
@@ -161,7 +161,7 @@ def parameter(key: str, command: str = "shared", own: Any = None) -> Callable[[A
 def command_of(path: str, of: click.Group | None = None, **own: Any) -> Callable[[Callable[..., Any]], Any]:
     """Makes a function the command of that name, in the group `of` if it is part of one. `own`: see `parameter`, by the
     names of parameters."""
-    about = COMMANDS[path]
+    about = DESCRIBED[path]
 
     def made(function: Callable[..., Any]) -> Any:
         from diagmem.cli import _models, _options

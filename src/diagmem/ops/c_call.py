@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Node, Rounding, Tensor, Window1D
+from diagmem.ops.options import facts_of_types
 
 MAX_ROWS = "DIAGMEM_MAX_ROWS"
 """Limit: rows of the largest window."""
@@ -25,14 +26,7 @@ TYPES = (DType.INT8, DType.INT16, DType.FLOAT32)
 QUANTISED_OR_FLOAT = (*TYPES, DType.UINT8)
 """The same, and that of networks which an older converter has quantised."""
 
-SUFFIXES = {
-    DType.INT8: "s8",
-    DType.UINT8: "u8",
-    DType.INT16: "s16",
-    DType.INT32: "s32",
-    DType.INT64: "s64",
-    DType.FLOAT32: "f32",
-}
+SUFFIXES: Mapping[DType, str] = facts_of_types("suffix")
 """How kernels are named after the type of their elements."""
 
 
@@ -188,23 +182,15 @@ def kernel_call(
     return CCall(f"{stem}.c", f"diagmem_{function or stem}", parameters, arguments, limits or {}, passes=passes)
 
 
-_ELEMENT_CODES = {
-    DType.BOOL: 0,
-    DType.INT8: 1,
-    DType.UINT8: 2,
-    DType.INT16: 3,
-    DType.INT32: 4,
-    DType.INT64: 5,
-    DType.FLOAT32: 6,
-    DType.UINT32: 7,
-}
+_ELEMENT_CODES: Mapping[DType, int] = facts_of_types("element")
 """The numbers that `_element.h` gives to types."""
 
 
 def element_code(dtype: DType) -> int:
     """The number by which kernels for any type know this one."""
     if dtype not in _ELEMENT_CODES:
-        raise Unsupported(f"{dtype.value} elements; supported: {', '.join(d.value for d in _ELEMENT_CODES)}")
+        known = sorted(_ELEMENT_CODES, key=lambda one: _ELEMENT_CODES[one])
+        raise Unsupported(f"{dtype.value} elements; supported: {', '.join(one.value for one in known)}")
     return _ELEMENT_CODES[dtype]
 
 

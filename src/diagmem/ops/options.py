@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, ExplicitPadding, Op, Padding
+from diagmem.model.tables import table
 
 
 class BuiltinOptions(NamedTuple):
@@ -63,19 +64,12 @@ def padding_of(code: int) -> Padding:
     return _PADDINGS[code]
 
 
-TYPE_CODES = {
-    DType.FLOAT32: 0,
-    DType.FLOAT16: 1,
-    DType.INT32: 2,
-    DType.UINT8: 3,
-    DType.INT64: 4,
-    DType.BOOL: 6,
-    DType.INT16: 7,
-    DType.INT8: 9,
-    DType.UINT64: 12,
-    DType.UINT32: 15,
-    DType.INT4: 17,
-}
+def facts_of_types(fact: str) -> Any:
+    """What types.toml says of the types of elements, of those of which it says it."""
+    return {DType(name): facts[fact] for name, facts in table(__package__, "types").items() if fact in facts}
+
+
+TYPE_CODES: Mapping[DType, int] = facts_of_types("tflite")
 """TFLite's codes for types of elements."""
 
 

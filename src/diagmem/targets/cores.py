@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from diagmem.model.errors import PlanError, one_line
+from diagmem.model.tables import table, tuples
 from diagmem.targets.names import did_you_mean, plain
 
 
@@ -24,37 +25,7 @@ class Core:
     refusal: str | None = None
 
 
-def _riscv(isa: str, *aliases: str) -> Core:
-    return Core(isa, "RISC-V", "" if "m" not in isa[4:] else "riscv32", has_fpu="f" in isa[4:], aliases=aliases)
-
-
-CORES = (
-    Core("cortex-m0", "Cortex-M0", "cortex-m0", aliases=("m0",)),
-    Core("cortex-m0+", "Cortex-M0+", "cortex-m0", aliases=("m0+", "cortex-m0plus", "m0plus", "cortex-m0p")),
-    Core("cortex-m23", "Cortex-M23", "cortex-m0", aliases=("m23",)),
-    Core("cortex-m3", "Cortex-M3", "cortex-m3", aliases=("m3",)),
-    Core("cortex-m4", "Cortex-M4", "cortex-m4", has_dsp=True, aliases=("m4",)),
-    Core("cortex-m4f", "Cortex-M4F", "cortex-m4", has_dsp=True, has_fpu=True, aliases=("m4f",)),
-    Core("cortex-m7", "Cortex-M7", "cortex-m7", has_dsp=True, has_fpu=True, aliases=("m7", "cortex-m7f", "m7f")),
-    Core("cortex-m33", "Cortex-M33", "cortex-m33", has_dsp=True, has_fpu=True, aliases=("m33", "cortex-m33f", "m33f")),
-    Core("cortex-m35p", "Cortex-M35P", "cortex-m33", has_dsp=True, has_fpu=True, aliases=("m35p",)),
-    Core("cortex-m52", "Cortex-M52", "cortex-m55", has_dsp=True, has_mve=True, has_fpu=True, aliases=("m52",)),
-    Core("cortex-m55", "Cortex-M55", "cortex-m55", has_dsp=True, has_mve=True, has_fpu=True, aliases=("m55",)),
-    Core("cortex-m85", "Cortex-M85", "cortex-m55", has_dsp=True, has_mve=True, has_fpu=True, aliases=("m85",)),
-    _riscv("rv32ec", "riscv32ec"),
-    _riscv("rv32imc", "riscv32imc", "riscv32", "riscv", "risc-v"),
-    _riscv("rv32imac", "riscv32imac"),
-    _riscv("rv32imafc", "riscv32imafc"),
-    Core("xtensa-lx6", "Xtensa LX6", has_fpu=True, aliases=("lx6",)),
-    Core("xtensa-lx7", "Xtensa LX7", has_fpu=True, aliases=("lx7",)),
-    Core("xtensa-lx7-soft-float", "Xtensa LX7"),
-    Core("avr32", "AVR32"),
-    Core(
-        "avr",
-        "AVR",
-        refusal="int has 16 bits there and constants take RAM; kernels need 32 bits, and weights in flash",
-    ),
-)
+CORES = tuple(Core(key, **about) for key, about in tuples(table(__package__, "cores")).items())
 
 
 def core_named(name: str) -> Core:

@@ -16,14 +16,15 @@ from diagmem.ops.signal.frames import (
     OverlapAddKind,
     Stacker,
     StackerKind,
-    StreamKind,
     Window,
     WindowKind,
 )
 from tests.ops.sampling import Draw, Fitting, Samples, activation, constant_of, node_of, remembering
 
 
-class StreamSamples(Samples, of=StreamKind):
+class StreamSamples(Samples):
+    """Of what keeps samples from run to run, and may count what has come in: that is the first of its state."""
+
     needs = Fitting(is_drawn_whole=True)
 
     def most_counted(self, node: Node) -> int | None:

@@ -14,23 +14,14 @@ from diagmem.model.graph import DType, Graph, Node, Tensor
 from diagmem.model.pools import NO_POOLS, PoolLayout
 from diagmem.model.schedule import PUSH, Along, Multicore, PushState, Schedule, Step
 from diagmem.ops.c_call import CCall, CPointers, CRow, CRows, Unsupported, WeightCopies, values_of, weight_copies
+from diagmem.ops.options import facts_of_types
 from diagmem.ops.state import changed_variables
 from diagmem.planning.cores.split import stays
 from diagmem.planning.plan import Plan, Storage, offsets_in_one_piece
 from diagmem.planning.planner import Planned
 from diagmem.transforms.asked import as_asked, next_frames
 
-C_TYPES = {
-    DType.FLOAT32: "float",
-    DType.INT8: "int8_t",
-    DType.UINT8: "uint8_t",
-    DType.INT16: "int16_t",
-    DType.INT32: "int32_t",
-    DType.INT64: "int64_t",
-    DType.UINT32: "uint32_t",
-    DType.UINT64: "uint64_t",
-    DType.BOOL: "uint8_t",
-}
+C_TYPES: Mapping[DType, str] = facts_of_types("c")
 """Of what a caller hands over and gets back."""
 
 MOST_REASONS = 4

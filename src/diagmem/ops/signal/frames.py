@@ -27,12 +27,6 @@ from diagmem.ops.orders import Order
 from diagmem.ops.signature import Signature
 
 
-class StreamKind(OpKind):
-    """An op kind that keeps samples from run to run, and may count what has come in: that is the first of its state."""
-
-    keeps_state = True
-
-
 @dataclass(frozen=True, slots=True)
 class Delay:
     """Input: rows of samples. `length`: by how many samples each row lags behind."""
@@ -40,8 +34,9 @@ class Delay:
     length: int = 0
 
 
-class DelayKind(StreamKind):
+class DelayKind(OpKind):
     names = ("CUSTOM:SignalDelay",)
+    keeps_state = True
     takes = Signature((1, 2))
     table = CustomTable(Delay, ("delay_length",))
 
@@ -98,11 +93,12 @@ class Framer:
         return 0 if self.prefill else self.kept // self.step
 
 
-class FramerKind(StreamKind):
+class FramerKind(OpKind):
     """Outputs: frames, and whether there are any yet. TFLite Micro leaves a frame as it was until there is one; here it
     is 0."""
 
     names = ("CUSTOM:SignalFramer",)
+    keeps_state = True
     takes = Signature((1, 2), (2, 2), made=None)
     table = CustomTable(Framer, ("frame_size", "frame_step", "prefill"), flags=("prefill",))
 
@@ -160,8 +156,9 @@ class OverlapAdd:
     step: int = 0
 
 
-class OverlapAddKind(StreamKind):
+class OverlapAddKind(OpKind):
     names = ("CUSTOM:SignalOverlapAdd",)
+    keeps_state = True
     takes = Signature((1, 2))
     table = CustomTable(OverlapAdd, ("frame_step",), has_type=True)
 
@@ -233,11 +230,12 @@ class Stacker:
         return self.left + self.right + 1
 
 
-class StackerKind(StreamKind):
+class StackerKind(OpKind):
     """Outputs: a stack, and whether there is one. TFLite Micro leaves it as it was where there is none; here it is
     0."""
 
     names = ("CUSTOM:SignalStacker",)
+    keeps_state = True
     takes = Signature((1, 2), (2, 2), made=None)
     table = CustomTable(Stacker, ("num_channels", "stacker_left_context", "stacker_right_context", "stacker_step"))
 
