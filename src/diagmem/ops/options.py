@@ -35,14 +35,22 @@ CUSTOM = "CUSTOM:"
 
 
 class Activation(enum.Enum):
-    """The activation fused into an operation; values are TFLite's."""
+    """The activation fused into an operation; values are TFLite's, and those below 0 the complement of one. TFLite's
+    float32 results stay finite, ONNX's become infinite."""
 
+    UNLIMITED = ~0
+    RELU_UNLIMITED = ~1
     NONE = 0
     RELU = 1
     RELU_N1_TO_1 = 2
     RELU6 = 3
     TANH = 4
     SIGN_BIT = 5
+
+    @property
+    def unlimited(self) -> Activation:
+        """The same as ONNX has it."""
+        return {Activation.NONE: Activation.UNLIMITED, Activation.RELU: Activation.RELU_UNLIMITED}.get(self, self)
 
 
 def activation_of(code: int) -> Activation:
@@ -143,7 +151,9 @@ def _encoded(value: Any) -> Any:
         return _PADDINGS.index(value)
     if isinstance(value, DType):
         return TYPE_CODES[value]
-    return value.value if isinstance(value, Activation) else value
+    if isinstance(value, Activation):
+        return value.value if value.value >= 0 else ~value.value
+    return value
 
 
 def _index_type(code: int) -> DType:

@@ -1,8 +1,8 @@
 """What an operation may be given: how many operands, of which types and sizes, with which scales.
 
 Each kind declares its `Signature`; `check_signatures` holds every operation of a graph against it where the graph comes
-in, before anything is planned. What passes here may still have no kernel of ours; what does not is a damaged model, for
-no runtime could run it.
+in, before anything is planned. What passes here may still have no kernel of ours; what does not runs nowhere. The file
+is called damaged only where it contradicts itself: a type that no kernel takes may be a mistake of its exporter.
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ _BIASES = {
 _DAMAGE = (IndexError, ValueError, TypeError, OverflowError, AttributeError, KeyError)
 """What numbers that make no sense can raise where shapes are worked out from them."""
 
+DAMAGED = "; the file is damaged"
+
 _SCALED = (DType.INT4, DType.INT8, DType.UINT8, DType.INT16, DType.INT32)
 
 
@@ -83,8 +85,7 @@ def require_elems(inputs: Sequence[Tensor | None], elems: Mapping[int, int]) -> 
         tensor = inputs[position] if position < len(inputs) else None
         if tensor is not None and tensor.elems != expected:
             raise ModelError(
-                f"input {position} '{tensor.label}' has {tensor.elems} elements; expected: {expected}; "
-                "the file is damaged"
+                f"input {position} '{tensor.label}' has {tensor.elems} elements; expected: {expected}{DAMAGED}"
             )
 
 
@@ -102,13 +103,13 @@ def check_signatures(graph: Graph) -> Graph:
 def check_node(node: Node, kind: OpKind) -> None:
     """Raises ModelError, in one line that says which operand, what was found and what was expected."""
     for problem in _problems(node, kind.signature(node.op.kind)):
-        raise ModelError(f"{node.label}: {problem}; the file is damaged")
+        raise ModelError(f"{node.label}: {problem}")
     try:
         shapes = kind.output_shapes(node.op.kind, node.attributes, node.inputs)
     except ModelError as error:
         raise ModelError(f"{node.label}: {error}") from error
     except _DAMAGE as error:
-        raise ModelError(f"{node.label}: its inputs or options are damaged") from error
+        raise ModelError(f"{node.label}: its inputs and options do not fit each other") from error
     if (not kind.can_make(node)) if shapes is None else shapes != tuple(t.shape for t in node.outputs):
         given = "cannot give them" if shapes is None else f"give {[list(s) for s in shapes]}"
         raise ModelError(
@@ -123,7 +124,7 @@ def _problems(node: Node, signature: Signature) -> Iterator[str]:
     yield from _types(node, signature)
     for position in signature.single:
         if node.input(position).elems != 1:
-            yield f"input {position} has {node.input(position).elems} elements; expected: 1"
+            yield f"input {position} has {node.input(position).elems} elements; expected: 1{DAMAGED}"
     if signature.weights is not None:
         yield from _weights(node, signature, signature.weights)
     bias = None if signature.weights is None else signature.weights.bias
@@ -140,11 +141,11 @@ def _counts(node: Node, signature: Signature) -> Iterator[str]:
         ("outputs", len(node.outputs), signature.outputs),
     ):
         if not least <= found <= most:
-            expected = f"{least}" if least == most else f"at least {least}" if most == MANY else f"{least} to {most}"
-            yield f"it has {found} {what}; expected: {expected}"
+            expected = f"{least}" if least == most else f"{least} to {most}"
+            yield f"it has {found} {what}; expected: {expected}{'' if most == MANY < found else DAMAGED}"
     for position in range(signature.inputs[0]):
         if node.inputs[position] is None:
-            yield f"input {position} is missing"
+            yield f"input {position} is missing{DAMAGED}"
 
 
 def _types(node: Node, signature: Signature) -> Iterator[str]:
@@ -177,12 +178,12 @@ def _weights(node: Node, signature: Signature, weights: Weights) -> Iterator[str
         return
     yield from _type(f"input {weights.bias}", bias, _BIASES[dtype])
     if not weights.axis < len(filters.shape):
-        yield f"input {weights.filter} '{filters.label}' has {len(filters.shape)} axes; expected: 4"
+        yield f"input {weights.filter} '{filters.label}' has {len(filters.shape)} axes; expected: 4{DAMAGED}"
     channels = filters.shape[weights.axis]
     if bias.elems != channels:
         yield (
             f"input {weights.bias} '{bias.label}' has {bias.elems} elements; "
-            f"expected: {channels}, one for each output channel"
+            f"expected: {channels}, one for each output channel{DAMAGED}"
         )
 
 
@@ -197,9 +198,10 @@ def _scales(where: str, tensor: Tensor) -> Iterator[str]:
         return
     named = f"{where} '{tensor.label}'"
     if not found.scales or len(found.scales) != len(found.zero_points):
-        yield f"{named} has {len(found.scales)} scales and {len(found.zero_points)} zero points"
+        yield f"{named} has {len(found.scales)} scales and {len(found.zero_points)} zero points{DAMAGED}"
     if found.per_channel and not _fits(found, tensor):
-        yield f"{named} has {len(found.scales)} scales; axis {found.axis} of shape {list(tensor.shape)} does not"
+        shape = list(tensor.shape)
+        yield f"{named} has {len(found.scales)} scales; axis {found.axis} of shape {shape} does not{DAMAGED}"
     for scale in found.scales:
         # A tensor that held nothing but zeros when the model was converted may have the scale 0.
         if not (math.isfinite(scale) and scale >= 0):
@@ -209,7 +211,7 @@ def _scales(where: str, tensor: Tensor) -> Iterator[str]:
         least, most = int(np.iinfo(tensor.dtype.numpy).min), int(np.iinfo(tensor.dtype.numpy).max)
     for zero_point in found.zero_points:
         if not least <= zero_point <= most:
-            yield f"{named} has the zero point {zero_point}; expected: {least} to {most}"
+            yield f"{named} has the zero point {zero_point}; expected: {least} to {most}{DAMAGED}"
 
 
 def _fits(found: Quantisation, tensor: Tensor) -> bool:

@@ -18,6 +18,7 @@ from diagmem.ops.folding import Allowance, folded
 from diagmem.ops.loops.windowed import WindowedKind
 from diagmem.ops.moving.pad import PadKind, zero_paddings_of
 from diagmem.ops.moving.reshape import Reshape
+from diagmem.ops.numerics.quantised import real_range
 from diagmem.transforms._editing import (
     Choice,
     Draft,
@@ -236,7 +237,10 @@ def _fused(graph: Graph, node: Node) -> Graph | None:
     if index is None or graph.readers(source.index) != (node.op.index,) or is_seen_by_caller(graph, source.index):
         return None
     producer, activation = graph.ops[index], FUSED[node.op.kind]
-    if not clamps(producer) or producer.attributes.activation not in (Activation.NONE, activation):
+    if not clamps(producer):
+        return None
+    activation = activation if producer.attributes.activation.value >= 0 else activation.unlimited
+    if producer.attributes.activation not in (Activation.NONE, Activation.UNLIMITED, activation):
         return None
     if (source.dtype, source.quantisation) != (target.dtype, target.quantisation):
         return None
@@ -298,5 +302,5 @@ def _is_never_negative(graph: Graph, tensor: int) -> bool:
     if producer is None:
         return False
     op = graph.ops[producer]
-    clamp = op.attributes.activation.name if clamps(op) else op.kind
-    return clamp in CLAMPS and CLAMPS[clamp][0] >= 0
+    bounds = real_range(op.attributes.activation) if clamps(op) else CLAMPS.get(op.kind, (-1.0, 1.0))
+    return bounds[0] >= 0

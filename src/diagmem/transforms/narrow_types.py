@@ -258,8 +258,9 @@ def _wide(node: Node) -> set[int]:
 
 
 def _narrow(tensor: Tensor) -> Tensor:
-    data = None if tensor.data is None else tensor.data.astype(np.int32)
-    return replace(tensor, dtype=DType.INT32, data=data) if tensor.dtype is DType.INT64 else tensor
+    if tensor.dtype is not DType.INT64:
+        return tensor
+    return replace(tensor, dtype=DType.INT32, data=None if tensor.data is None else tensor.data.astype(np.int32))
 
 
 def _has_narrow_kernel(node: Node) -> bool:

@@ -107,6 +107,7 @@ def largest_change(values: Array, other: Array) -> float:
     return float(change[np.isfinite(change)].max(initial=0.0))
 
 
+@np.errstate(all="ignore")
 def _made(way: Reference, node: Node, given: Values) -> tuple[Array, ...]:
     """What a node makes. Sizes and paddings that earlier operations compute are as good as constants here."""
     try:

@@ -141,8 +141,8 @@ def is_one_byte(data: np.ndarray[Any, Any]) -> bool:
 
 def _type(data: np.ndarray[Any, Any]) -> str:
     kind = f"{data.dtype.kind}{data.dtype.itemsize}"
-    if kind not in _TYPES or (data.dtype.kind == "f" and not np.isfinite(data).all()):
-        raise ModelError(f"constants of type {data.dtype}, or that are not finite, cannot be written as C")
+    if kind not in _TYPES:
+        raise ModelError(f"constants of type {data.dtype} cannot be written as C")
     return _TYPES[kind]
 
 

@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from diagmem.frontends.checks import LARGEST_TENSOR_BYTES
 from diagmem.model.errors import ModelError
-from diagmem.model.graph import ABSENT, DType, Graph, Op, Quantisation, Rounding, Shape, Tensor
+from diagmem.model.graph import ABSENT, DType, Graph, Node, Op, Quantisation, Rounding, Shape, Tensor
 from diagmem.ops import kind_of
-from diagmem.ops.folding import Allowance
+from diagmem.ops.folding import Allowance, folded
 from diagmem.ops.moving.reshape import Reshape
 
 Dims = tuple[int | None, ...]
@@ -261,6 +261,8 @@ class Builder:
             raise ModelError(f"{self.about}: the shape of its output cannot be inferred")
         first = next((t for t in inputs if t is not None and not t.is_constant), None) or inputs[0]
         made = dtype or (first.dtype if first is not None else DType.FLOAT32)
+        if made is DType.FLOAT32 and kind in known.clamps:
+            given = replace(given, activation=given.activation.unlimited)
         names = [name or f"{kind.lower()}_{len(self.ops)}", *(f"{name}_{n}" for n in range(1, len(found)))]
         outputs = tuple(self.tensor(n, s, made, quantisation) for n, s in zip(names, found, strict=True))
         if len(self.ops) >= MOST_OPS:
@@ -383,6 +385,36 @@ class Builder:
             return Shuffled(value, shape)
         dims: Dims = in_file_order(shape) if list(order) == sorted(order) else order
         return Stored(self.reshaped(value.tensor, sizes(shape, dims)), dims, shape, value.is_dequantised)
+
+    def compute(self, first_op: int, wanted: Sequence[Value | None]) -> bool:
+        """Computes the operations from the first one on, which read constants alone; their outputs become constants.
+        False: it cannot be done, or would not give the wanted values, and they stay."""
+        if any(not isinstance(v, Stored) or v.is_dequantised or v.tensor.quantisation for v in wanted):
+            return False
+        known: dict[int, Tensor] = {}
+        for op in self.ops[first_op:]:
+            inputs = tuple(None if t == ABSENT else known.get(t, self.tensors[t]) for t in op.inputs)
+            made = folded(Node(op, inputs, tuple(self.tensors[t] for t in op.outputs)), self.allowance)
+            if made is None:
+                return False
+            for t, data in zip(op.outputs, made, strict=True):
+                known[t] = replace(self.tensors[t], is_constant=True, data=data)
+        for t, tensor in known.items():
+            self.tensors[t] = tensor
+        del self.ops[first_op:]
+        return True
+
+    def computed(self, value: Value | None) -> Constant:
+        """A value whose tensor is constant, in the file's order."""
+        if not isinstance(value, Stored):
+            assert isinstance(value, Constant)
+            return value
+        data = self.tensors[value.tensor.index].data
+        assert data is not None
+        order = [axis for axis in value.dims if axis is not None]
+        rest = [axis for axis in range(len(value.shape)) if axis not in order]
+        moved = data.reshape([1] * len(rest) + [value.shape[axis] for axis in order])
+        return Constant(moved.transpose(np.argsort([*rest, *order])).reshape(value.shape))
 
     def graph(self, name: str, inputs: Sequence[int], outputs: Sequence[int]) -> Graph:
         return Graph(name, tuple(self.tensors), tuple(self.ops), tuple(inputs), tuple(outputs))

@@ -143,18 +143,28 @@ class Importer:
                 f"{node.label}: operator {one_line(kind)}{advice} of opset {self.opset(node)} is not supported; "
                 "replace it by others, or export the model again"
             )
+        first_op = len(self.build.ops)
         try:
             value = lowering(self, node)
         except DiagmemError:
             raise
         except DAMAGE as error:
-            raise damaged(f"{node.label}: its inputs or attributes do not fit it ({type(error).__name__})") from error
+            raise self.refuse(node, f"its inputs or attributes do not fit it ({type(error).__name__})") from error
         if value is not None:
             self.bind(node.outputs[0], value)
         unread = set(node.attributes) - self._read[node.number] - {"name", "doc_string"}
         if unread:
             words = ", ".join(one_line(name) for name in sorted(unread))
             raise ModelError(f"{node.label}: its attribute {words} is unknown")
+        if known and all(value is None or isinstance(value, Constant) for value in known):
+            self._settle(node, first_op)
+
+    def _settle(self, node: OnnxNode, first_op: int) -> None:
+        """What a node of constants makes is constant: the operations that it became are computed at once, if they are
+        all that uses what they make, and that is not too large."""
+        found = {name: self.values.get(name) for name in node.outputs if name}
+        if self.build.compute(first_op, [v for v in found.values() if not isinstance(v, Constant)]):
+            self.values |= {name: self.build.computed(value) for name, value in found.items()}
 
     def _output(self, value: OnnxValue) -> None:
         found = self.values.get(value.name)
@@ -352,7 +362,7 @@ def folded(im: Importer, node: OnnxNode, inputs: Sequence[Value | None]) -> Sequ
     except ModelError:
         raise
     except DAMAGE as error:
-        raise damaged(f"{node.label}: it cannot be computed ({type(error).__name__})") from None
+        raise im.refuse(node, f"it cannot be computed ({type(error).__name__})") from None
     for name in node.attributes:
         im.attribute(node, name, None)
     return [made]
@@ -462,7 +472,7 @@ def _div(node: OnnxNode, inputs: list[Any]) -> Any:
 def _reduce(function: Callable[..., Any]) -> Fold:
     def fold(node: OnnxNode, inputs: list[Any]) -> Any:
         axes = axes_of(node, inputs)
-        axis = tuple(axes) if axes else None
+        axis = tuple(axes) if axes else () if node.attributes.get("noop_with_empty_axes") else None
         made = function(inputs[0], axis=axis, keepdims=bool(node.attributes.get("keepdims", 1)))
         return np.asarray(made).astype(inputs[0].dtype)
 
@@ -479,12 +489,13 @@ def _pointwise(function: Callable[..., Any], typed: bool = True) -> Fold:
     return fold
 
 
-_NAMED_AS_IN_NUMPY = ("Abs", "Sqrt", "Exp", "Log", "Floor", "Ceil", "Round", "Reciprocal", "Mod")
+_NAMED_AS_IN_NUMPY = ("Abs", "Sqrt", "Exp", "Log", "Floor", "Ceil", "Round", "Reciprocal", "Sin", "Cos")
 
 FOLDS: dict[str, Fold] = {
     "Constant": _constant,
     "ConstantOfShape": _constant_of_shape,
     "Range": _range,
+    "NonZero": lambda n, i: np.array(np.nonzero(i[0]), np.int64),
     "Cast": lambda n, i: i[0].astype(TYPES[n.attributes["to"]]),
     "Expand": _expand,
     "Tile": lambda n, i: np.tile(i[0], i[1].tolist()),
@@ -504,9 +515,12 @@ FOLDS: dict[str, Fold] = {
     "Pow": _pointwise(np.power),
     "Neg": _pointwise(np.negative),
     **{kind: _pointwise(getattr(np, kind.lower())) for kind in _NAMED_AS_IN_NUMPY},
+    "Mod": lambda n, i: (np.fmod if n.attributes.get("fmod") else np.mod)(*i),
     "Max": lambda n, i: reduce(np.maximum, i),
     "Min": lambda n, i: reduce(np.minimum, i),
     **{kind: _pointwise(getattr(np, kind.lower()), typed=False) for kind in ("Equal", "Greater", "Less", "Where")},
+    "GreaterOrEqual": _pointwise(np.greater_equal, typed=False),
+    "LessOrEqual": _pointwise(np.less_equal, typed=False),
     **{kind: _pointwise(getattr(np, f"logical_{kind.lower()}"), typed=False) for kind in ("And", "Or", "Not")},
     **{f"Reduce{kind}": _reduce(getattr(np, kind.lower())) for kind in ("Sum", "Prod", "Max", "Min", "Mean")},
 }

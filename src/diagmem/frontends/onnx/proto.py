@@ -405,7 +405,7 @@ class _Reader:
         raw, self.files[location] = _bytes(self._directory / location, offset or 0, size_bytes, where)
         self._external_bytes += size_bytes
         if self._external_bytes > MOST_READINGS * sum(self.files.values()):
-            raise damaged(f"{where}: the same external data is used over and over")
+            raise ModelError(f"{where}: the same external data is used over and over")
         return raw
 
 

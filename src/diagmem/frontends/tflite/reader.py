@@ -117,7 +117,7 @@ class _Reader:
     def spend(self, size_bytes: int) -> None:
         self.allowance -= size_bytes
         if self.allowance < 0:
-            raise ModelError("the file refers to the same bytes over and over; it is damaged")
+            raise ModelError("the file refers to the same bytes over and over")
 
     def graph(self, name: str, shapes: Mapping[str, Shape]) -> Graph:
         if self.model.Version() != 3:
@@ -317,7 +317,7 @@ def custom_options(raw: bytes) -> Mapping[str, float]:
         return {}
     keys, values = root.AsMap.Keys, root.AsMap.Values
     if len(keys) > MOST_OPTIONS:
-        raise damaged(f"{len(keys)} options are beyond the limit of {MOST_OPTIONS}")
+        raise ModelError(f"{len(keys)} options are beyond the limit of {MOST_OPTIONS}")
     found: dict[str, float] = {}
     for name, value in ((str(keys[i].AsKey), values[i]) for i in range(len(keys))):
         if value.IsInt or value.IsBool:
@@ -352,7 +352,7 @@ def _checked_name(index: int, names: Sequence[str], operator: Any) -> str:
 
 def _bounded(count: int, what: str, most: int = MOST_ITEMS) -> int:
     if count > most:
-        raise damaged(f"{what}: {count} is beyond the limit of {most}")
+        raise ModelError(f"{what}: {count} is beyond the limit of {most}")
     return count
 
 

@@ -90,12 +90,17 @@ _REAL: Mapping[str, Callable[[Array, Array], Array]] = {
 def _real(node: Node, first: Array, second: Array) -> Array:
     with np.errstate(all="ignore"):
         result: Array = _REAL[node.op.kind](first, second)
-        return single_precision.clamped(result, *real_range(node.attributes.activation))
+        return single_precision.clamped(result, *_range(node))
+
+
+def _range(node: Node) -> tuple[float, float]:
+    has_activation = node.op.kind in BinaryKind.clamps
+    return real_range(node.attributes.activation if has_activation else Activation.UNLIMITED)
 
 
 def _call_f32(node: Node) -> CCall:
     require_types(DType.FLOAT32, (node.input(1), node.output))
-    low, high = real_range(node.attributes.activation)
+    low, high = _range(node)
     return binary_call(node, "binary_f32", {"low": low, "high": high}, "f32")
 
 

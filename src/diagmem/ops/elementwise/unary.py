@@ -264,7 +264,7 @@ Function = Callable[[Node, Ints], Ints]
 FUSED = {a.name: a for a in (Activation.RELU, Activation.RELU6, Activation.RELU_N1_TO_1)}
 """Kinds that can be the activation of another operation."""
 
-CLAMPS = {**{name: real_range(activation) for name, activation in FUSED.items()}, "RELU_0_TO_1": (0.0, 1.0)}
+CLAMPS = {**{name: real_range(activation.unlimited) for name, activation in FUSED.items()}, "RELU_0_TO_1": (0.0, 1.0)}
 """Kinds that clamp, and the real values that they leave."""
 
 single: Any = np.float32

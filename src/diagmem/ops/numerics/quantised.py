@@ -28,6 +28,8 @@ LARGEST = float(np.finfo(np.float32).max)
 """This number stands for "no limit", as in TFLite."""
 
 _BOUNDS = {
+    Activation.UNLIMITED: (-math.inf, math.inf),
+    Activation.RELU_UNLIMITED: (0.0, math.inf),
     Activation.NONE: (-LARGEST, LARGEST),
     Activation.RELU: (0.0, LARGEST),
     Activation.RELU_N1_TO_1: (-1.0, 1.0),
@@ -38,7 +40,8 @@ _BOUNDS = {
 def real_range(activation: Activation) -> tuple[float, float]:
     """The interval of real values that a fused activation clamps to."""
     if activation not in _BOUNDS:
-        raise Unsupported(f"a fused {activation.name}; supported: {', '.join(a.name for a in _BOUNDS)}")
+        known = ", ".join(a.name for a in _BOUNDS if a.value >= 0)
+        raise Unsupported(f"a fused {activation.name}; supported: {known}")
     return _BOUNDS[activation]
 
 

@@ -1,5 +1,5 @@
-/* CONV_2D and FULLY_CONNECTED on 8-bit integers, where one row of windows covers the image, row by row: each turn takes a
- * row of the input into 256 times the sums, and the last one makes the outputs of them. Two outputs share weights. */
+/* CONV_2D and FULLY_CONNECTED on 8-bit integers, where one row of windows covers the image, row by row: each turn takes
+ * a row of the input into 256 times the sums, and the last one makes the outputs of them. Two outputs share weights. */
 #include "_packed_dot_s8.h"
 
 typedef struct {
@@ -12,7 +12,7 @@ typedef struct {
     int32_t rounding;
 #endif
     diagmem_eight_sums *eight; /* NULL where there are fewer channels */
-    const int64_t *blocks;     /* for each row under the window blocks of eight channels; then those that remain, in twos */
+    const int64_t *blocks;     /* for each row under the window blocks of eight channels; then the rest, in twos */
     int32_t step;              /* from one row's to the next one's */
     const int64_t *constants;
 } diagmem_row_sums_packed_s8_params;

@@ -25,7 +25,8 @@ DIAGMEM_REDUCTION(diagmem_sum_f32, diagmem_reduce_params, float, float, 0.0f, to
 
 /* What does not fit wraps around. */
 DIAGMEM_REDUCTION(diagmem_sum_s32, diagmem_reduce_params, int32_t, int32_t, 0, diagmem_wrapping_add(total, x), total)
-DIAGMEM_REDUCTION(diagmem_sum_s64, diagmem_reduce_params, int64_t, int64_t, 0, diagmem_wrapping_add_s64(total, x), total)
+DIAGMEM_REDUCTION(diagmem_sum_s64, diagmem_reduce_params, int64_t, int64_t, 0, diagmem_wrapping_add_s64(total, x),
+                  total)
 DIAGMEM_REDUCTION(diagmem_reduce_prod_s32, diagmem_reduce_params, int32_t, int32_t, 1, diagmem_wrapping_mul(total, x),
                   total)
 DIAGMEM_REDUCTION(diagmem_reduce_prod_s64, diagmem_reduce_params, int64_t, int64_t, 1,

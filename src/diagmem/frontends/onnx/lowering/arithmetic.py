@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -45,6 +45,7 @@ def fused(im: Importer, name: str, value: Stored) -> None:
     if behind is None or activation is None or not can_clamp:
         im.bind(name, value)
         return
+    activation = activation.unlimited if value.dtype is DType.FLOAT32 else activation
     im.build.ops[-1] = replace(op, attributes=replace(op.attributes, activation=activation))
     im.done.add(behind.number)
     tensor = im.build.rename(value.tensor, behind.outputs[0])
@@ -157,16 +158,22 @@ def binary(im: Importer, node: OnnxNode, kind: str, dtype: DType | None = None) 
 
 def power(im: Importer, node: OnnxNode) -> Value:
     """A square or a root where the exponent says so."""
-    exponent = im.given(node, 1)
-    if isinstance(exponent, Constant) and exponent.array.size == 1:
-        known = {2.0: "SQUARE", 0.5: "SQRT", -0.5: "RSQRT"}.get(float(exponent.array.reshape(-1)[0]))
-        if known == "SQUARE" and is_integer(im.input(node)):
-            return square(im, im.input(node), node.outputs[0])
-        if known:
-            return unary(im, node, known)
-    both = (im.input(node, 0), im.input(node, 1))
+    both = base, exponent = im.input(node, 0), im.input(node, 1)
+    real = float(exponent.array.reshape(-1)[0]) if isinstance(exponent, Constant) and exponent.array.size == 1 else None
+    if is_integer(base):
+        if real not in (2, 3, 4):
+            raise im.refuse(node, "powers of integers need 2, 3 or 4 as their exponent")
+        made = base
+        for _ in range(int(real or 0) - 1):
+            made = binary_of(im, "MUL", made, base, node.outputs[0])
+        return made
+    if real in _ROOTS:
+        return unary(im, node, _ROOTS[real])
     base, exponent = (Constant(v.array.astype(np.float32)) if isinstance(v, Constant) else v for v in both)
     return binary_of(im, "POW", base, exponent, node.outputs[0])
+
+
+_ROOTS: Mapping[float | None, str] = {2.0: "SQUARE", 0.5: "SQRT", -0.5: "RSQRT"}
 
 
 def square(im: Importer, value: Value, name: str = "") -> Value:
@@ -517,22 +524,6 @@ def lp_normalisation(parts: Parts, x: str) -> None:
     parts.end("Div", x, parts("Where", parts("Equal", norm, 0.0), 1.0, norm))
 
 
-def local_response_normalisation(parts: Parts, x: str) -> None:
-    """The sum of the squares of neighbouring channels is a pointwise convolution with ones."""
-    shape, size = parts.im.values[x].shape, parts.attribute("size")
-    defaults = {"alpha": 1e-4, "beta": 0.75, "bias": 1.0}
-    alpha, beta, bias = (float(parts.attribute(name, default)) for name, default in defaults.items())
-    if len(shape) != 4 or not 1 <= size <= 1 << 16:
-        raise parts.im.refuse(parts.node, "only images, and sizes above zero, are supported")
-    parts.im.build.take(shape[1] ** 2)
-    channels = np.arange(shape[1])
-    apart = channels[None] - channels[:, None]
-    near = (apart >= -((size - 1) // 2)) & (apart <= size // 2)
-    weights = (near * (alpha / size)).astype(np.float32)[:, :, None, None]
-    sums = parts("Conv", parts("Mul", x, x), weights, np.full(shape[1], bias, np.float32))
-    parts.end("Mul", x, parts("Pow", sums, -beta))
-
-
 def reduce_logarithm(parts: Parts, x: str) -> None:
     """ReduceLogSum and ReduceLogSumExp."""
     given = {name: parts.attribute(name, default) for name, default in (("keepdims", 1), ("noop_with_empty_axes", 0))}
@@ -552,7 +543,7 @@ _RELATIONS = {kind: kind.upper() for kind in ("Equal", "Greater", "Less")}
 _RELATIONS |= {"GreaterOrEqual": "GREATER_EQUAL", "LessOrEqual": "LESS_EQUAL"}
 _RELATIONS |= {"And": "LOGICAL_AND", "Or": "LOGICAL_OR", "Xor": "NOT_EQUAL"}
 _SEVERAL = {"Sum": "ADD", "Mean": "ADD", "Max": "MAXIMUM", "Min": "MINIMUM"}
-_REDUCTIONS = {"ReduceMean": "MEAN", "ReduceMax": "REDUCE_MAX", "ReduceMin": "REDUCE_MIN"}
+_REDUCTIONS = {"ReduceMean": "MEAN", "ReduceMax": "REDUCE_MAX", "ReduceMin": "REDUCE_MIN", "ReduceProd": "REDUCE_PROD"}
 _REDUCTIONS |= dict.fromkeys(("ReduceSum", "ReduceSumSquare", "ReduceL1", "ReduceL2"), "SUM")
 
 LOWERINGS: dict[str, Lowering] = {
@@ -594,6 +585,5 @@ LOWERINGS: dict[str, Lowering] = {
     "RMSNormalization": composed(rms_normalisation),
     "MeanVarianceNormalization": composed(mean_variance_normalisation),
     "LpNormalization": composed(lp_normalisation),
-    "LRN": composed(local_response_normalisation),
     **dict.fromkeys(("ReduceLogSum", "ReduceLogSumExp"), composed(reduce_logarithm)),
 }

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from diagmem.frontends.onnx.builder import CHANNELS_LAST, Constant, Dims, Stored, Value, stored_as
-from diagmem.frontends.onnx.importer import Importer, Lowering, integers
+from diagmem.frontends.onnx.importer import Importer, Lowering, Parts, composed, integers
 from diagmem.frontends.onnx.lowering.arithmetic import binary_of, fused
 from diagmem.frontends.onnx.lowering.moving import taken
 from diagmem.frontends.onnx.proto import OnnxNode
@@ -490,7 +490,24 @@ def _resize_mode(modes: tuple[str, str, str], axes: Sequence[_Axis]) -> Resize |
     return None
 
 
+def local_response_normalisation(parts: Parts, x: str) -> None:
+    """The sum of the squares of neighbouring channels is a pointwise convolution with ones."""
+    shape, size = parts.im.values[x].shape, parts.attribute("size")
+    defaults = {"alpha": 1e-4, "beta": 0.75, "bias": 1.0}
+    alpha, beta, bias = (float(parts.attribute(name, default)) for name, default in defaults.items())
+    if len(shape) != 4 or not 1 <= size <= 1 << 16:
+        raise parts.im.refuse(parts.node, "only images, and sizes above zero, are supported")
+    parts.im.build.take(shape[1] ** 2)
+    channels = np.arange(shape[1])
+    apart = channels[None] - channels[:, None]
+    near = (apart >= -((size - 1) // 2)) & (apart <= size // 2)
+    weights = (near * (alpha / size)).astype(np.float32)[:, :, None, None]
+    sums = parts("Conv", parts("Mul", x, x), weights, np.full(shape[1], bias, np.float32))
+    parts.end("Mul", x, parts("Pow", sums, -beta))
+
+
 LOWERINGS: dict[str, Lowering] = {
+    "LRN": composed(local_response_normalisation),
     "Conv": conv,
     "ConvTranspose": conv_transpose,
     **dict.fromkeys(("MaxPool", "AveragePool"), pool),

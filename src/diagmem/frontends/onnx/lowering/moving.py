@@ -18,6 +18,7 @@ from diagmem.frontends.onnx.builder import (
     Stored,
     Value,
     in_file_order,
+    like,
     sizes,
     stored_as,
     transposed,
@@ -161,8 +162,16 @@ def slice_(im: Importer, node: OnnxNode) -> Value:
     given = [None, *(im.optional_array(node, place) for place in range(1, len(node.inputs)))]
     ranges = slices_of(node, value.shape, given)
     if not all(ranges):
-        raise im.damaged(node, "its output is empty")
+        raise im.refuse(node, "its output has no elements; such tensors are not supported")
     return _cut(im, value, ranges, node.outputs[0])
+
+
+def trilu(im: Importer, node: OnnxNode) -> None:
+    """What lies above a diagonal, or below it; all else becomes 0."""
+    value, above = im.input(node), im.optional_array(node, 1)
+    side = np.triu if im.attribute(node, "upper", 1) else np.tril
+    kept = side(np.ones(value.shape[-2:], bool), 0 if above is None else int(above.reshape(-1)[0]))
+    Parts(im, node).end("Where", kept, node.inputs[0], like(value, 0).array)
 
 
 def _cut(im: Importer, value: Stored, ranges: Sequence[range], name: str = "") -> Stored:
@@ -233,7 +242,7 @@ def _pads(im: Importer, node: OnnxNode) -> tuple[str, float, list[tuple[int, int
     for number, axis in enumerate(places):
         sides[axis] = int(pads[number]), int(pads[number + len(places)])
     if any(max(abs(low), abs(high)) > 1 << 24 for low, high in sides):
-        raise im.damaged(node, "its pads are huge")
+        raise im.refuse(node, "its pads are huge")
     return mode, fill, sides
 
 
@@ -280,7 +289,9 @@ def gather(im: Importer, node: OnnxNode) -> Value:
     size, shape = value.shape[axis], (*value.shape[:axis], *indices.shape, *value.shape[axis + 1 :])
     if isinstance(indices, Constant):
         numbers = indices.array
-        if numbers.size == 0 or numbers.min() < -size or numbers.max() >= size:
+        if numbers.size == 0:
+            raise im.refuse(node, "its output has no elements; such tensors are not supported")
+        if numbers.min() < -size or numbers.max() >= size:
             raise im.damaged(node, f"indices out of range of {size}")
         found = taken(im, im.build.in_ram(value), axis, numbers.reshape(-1) % size, node.outputs[0])
         return im.build.reshape(found, shape)
@@ -437,6 +448,7 @@ LOWERINGS: dict[str, Lowering] = {
     "Concat": concat,
     "Split": split,
     "Slice": slice_,
+    "Trilu": trilu,
     "Pad": pad,
     "Gather": gather,
     "ReverseSequence": reverse_sequence,

@@ -53,7 +53,7 @@ def scale_at(im: Importer, node: OnnxNode, place: int, axis: int = 0) -> tuple[S
     dtype = zero.dtype if zero is not None else np.dtype(np.uint8)
     zeros = np.zeros(1, dtype=np.int64) if zero is None else zero.reshape(-1).astype(np.int64)
     if not len(scales) or len(zeros) not in (1, len(scales)) or not (np.isfinite(scales) & (scales > 0)).all():
-        raise im.damaged(node, "its scales must be finite and above zero, with a zero point each")
+        raise im.refuse(node, "its scales must be finite and above zero, with a zero point each")
     zeros = np.broadcast_to(zeros - 128 if dtype == np.uint8 else zeros, scales.shape)
     return Scale(tuple(float(s) for s in scales), tuple(int(z) for z in zeros), axis, dtype == np.uint8), dtype
 
@@ -111,7 +111,7 @@ def as_float32(im: Importer, node: OnnxNode, value: Value, scale: Scale) -> Valu
                 raise im.refuse(node, f"data of type {tensor.dtype.value}; supported: int8, int16")
             tensor = im.build.quantise(tensor, scale.quantisation)
         elif tensor.quantisation != scale.quantisation:
-            raise im.damaged(node, "integers that were quantised on another scale")
+            raise im.refuse(node, "it takes integers for others than those that they were quantised to")
         return replace(source, tensor=tensor, is_dequantised=True)
 
     return im.build.by_elements(value, change)
@@ -120,15 +120,19 @@ def as_float32(im: Importer, node: OnnxNode, value: Value, scale: Scale) -> Valu
 def quantize(im: Importer, node: OnnxNode) -> Value:
     value = im.input(node)
     scale, dtype = scale_at(im, node, 1)
-    im.attribute(node, "axis", 1)
+    axis = im.attribute(node, "axis", 1)
     im.attribute(node, "saturate", 1)
     for name in ("block_size", "output_dtype", "precision"):
         if im.attribute(node, name, 0):
             raise im.refuse(node, f"{name} is not supported")
+    if dtype.kind in "iu" and isinstance(value, Constant):
+        # Weights in training for quantisation, which exporters leave as they are.
+        shape = [-1 if len(scale.scales) > 1 and a == axis % value.array.ndim else 1 for a in range(value.array.ndim)]
+        scales, zeros = (im.array(node, p).reshape(shape) if im.given(node, p) else 0 for p in (1, 2))
+        units = np.rint(value.array / scales).astype(np.float64) + zeros
+        return Constant(np.clip(units, np.iinfo(dtype).min, np.iinfo(dtype).max).astype(dtype))
     if len(scale.scales) > 1 or dtype.name not in TYPES:
         raise im.refuse(node, "one scale, and int8, uint8 or int16, are supported")
-    if isinstance(value, Constant):
-        raise im.refuse(node, "constants that are quantised at run time are not supported; quantise them in the file")
     return quantised(im, value, scale, TYPES[dtype.name], node.outputs[0])
 
 
