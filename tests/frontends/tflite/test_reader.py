@@ -193,6 +193,8 @@ def test_shapes_that_the_file_leaves_open_follow_from_the_inputs() -> None:
     """Converters write 1 for what is known only at run time; one that the file vouches for must still be right."""
     assert read(chain(T([2, 4]), T([1, 1], signature=[-1, -1]))).tensors[1].shape == (2, 4)
     assert read(chain(T([2, 4]), T([-1, -1]))).tensors[1].shape == (2, 4)
+    assert read(chain(T([2, 4]), T([]))).tensors[1].shape == (2, 4)
+    assert read(chain(T([]), T([]))).tensors[1].shape == ()
     with pytest.raises(ModelError, match="the file says"):
         read(chain(T([2, 4]), T([1, 1])))
 

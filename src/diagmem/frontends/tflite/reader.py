@@ -166,8 +166,12 @@ class _Reader:
             self.op(Op(i, _checked_name(i, codes, operator), *wires), operator, tensors)
             for i, (operator, wires) in enumerate(zip(operators, wiring, strict=True))
         )
-        # Converters do not know what custom operations make, and write any shape for it, or none.
-        self.dynamic |= {t for op in ops if op.kind.startswith(CUSTOM) for t in op.outputs}
+        # Converters do not know what custom operations make, and write any shape for it, or none. Some write none where
+        # it is open, which looks like that of a number.
+        is_main = number == 0
+        self.dynamic |= {
+            t for op in ops for t in op.outputs if op.kind.startswith(CUSTOM) or (is_main and not tensors[t].shape)
+        }
         return Graph(name, tensors, ops, inputs, outputs)
 
     def op_names(self) -> list[str]:
