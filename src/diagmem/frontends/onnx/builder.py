@@ -386,35 +386,24 @@ class Builder:
         dims: Dims = in_file_order(shape) if list(order) == sorted(order) else order
         return Stored(self.reshaped(value.tensor, sizes(shape, dims)), dims, shape, value.is_dequantised)
 
-    def compute(self, first_op: int, wanted: Sequence[Value | None]) -> bool:
-        """Computes the operations from the first one on, which read constants alone; their outputs become constants.
-        False: it cannot be done, or would not give the wanted values, and they stay."""
-        if any(not isinstance(v, Stored) or v.is_dequantised or v.tensor.quantisation for v in wanted):
-            return False
+    def computed(self, first_op: int, made: Sequence[Value]) -> list[Constant] | None:
+        """What is made by the operations from the first one on, which read constants alone and go; None: they are too
+        large to be computed, or it is quantised, and they stay."""
+        stored = [v for v in made if isinstance(v, Stored) and not (v.is_dequantised or v.tensor.quantisation)]
         known: dict[int, Tensor] = {}
         for op in self.ops[first_op:]:
             inputs = tuple(None if t == ABSENT else known.get(t, self.tensors[t]) for t in op.inputs)
-            made = folded(Node(op, inputs, tuple(self.tensors[t] for t in op.outputs)), self.allowance)
-            if made is None:
-                return False
-            for t, data in zip(op.outputs, made, strict=True):
+            values = folded(Node(op, inputs, tuple(self.tensors[t] for t in op.outputs)), self.allowance)
+            if values is None or len(stored) < len(made):
+                return None
+            for t, data in zip(op.outputs, values, strict=True):
                 known[t] = replace(self.tensors[t], is_constant=True, data=data)
         for t, tensor in known.items():
             self.tensors[t] = tensor
         del self.ops[first_op:]
-        return True
-
-    def computed(self, value: Value | None) -> Constant:
-        """A value whose tensor is constant, in the file's order."""
-        if not isinstance(value, Stored):
-            assert isinstance(value, Constant)
-            return value
-        data = self.tensors[value.tensor.index].data
-        assert data is not None
-        order = [axis for axis in value.dims if axis is not None]
-        rest = [axis for axis in range(len(value.shape)) if axis not in order]
-        moved = data.reshape([1] * len(rest) + [value.shape[axis] for axis in order])
-        return Constant(moved.transpose(np.argsort([*rest, *order])).reshape(value.shape))
+        found = [(v, np.asarray(self.tensors[v.tensor.index].data), v.order) for v in stored]
+        arrays = (a.reshape([v.shape[n] for n in axes]).transpose(np.argsort(axes)) for v, a, axes in found)
+        return [Constant(array.reshape(value.shape)) for value, array in zip(stored, arrays, strict=True)]
 
     def graph(self, name: str, inputs: Sequence[int], outputs: Sequence[int]) -> Graph:
         return Graph(name, tuple(self.tensors), tuple(self.ops), tuple(inputs), tuple(outputs))

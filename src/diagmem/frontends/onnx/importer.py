@@ -156,15 +156,11 @@ class Importer:
         if unread:
             words = ", ".join(one_line(name) for name in sorted(unread))
             raise ModelError(f"{node.label}: its attribute {words} is unknown")
-        if known and all(value is None or isinstance(value, Constant) for value in known):
-            self._settle(node, first_op)
-
-    def _settle(self, node: OnnxNode, first_op: int) -> None:
-        """What a node of constants makes is constant: the operations that it became are computed at once, if they are
-        all that uses what they make, and that is not too large."""
-        found = {name: self.values.get(name) for name in node.outputs if name}
-        if self.build.compute(first_op, [v for v in found.values() if not isinstance(v, Constant)]):
-            self.values |= {name: self.build.computed(value) for name, value in found.items()}
+        if len(self.build.ops) > first_op and all(v is None or isinstance(v, Constant) for v in known):
+            # What a node makes of constants is constant.
+            made = {name: self.values[name] for name in node.outputs if name in self.values}
+            constants = self.build.computed(first_op, list(made.values()))
+            self.values |= dict(zip(made, constants or made.values(), strict=True))
 
     def _output(self, value: OnnxValue) -> None:
         found = self.values.get(value.name)
@@ -462,23 +458,6 @@ def slices_of(node: OnnxNode, shape: Sequence[int], inputs: Sequence[Array | Non
     return found
 
 
-def _div(node: OnnxNode, inputs: list[Any]) -> Any:
-    first, second = inputs
-    if first.dtype.kind in "iu":
-        return (np.sign(first) * np.sign(second) * (abs(first) // abs(second))).astype(first.dtype)
-    return first / second
-
-
-def _reduce(function: Callable[..., Any]) -> Fold:
-    def fold(node: OnnxNode, inputs: list[Any]) -> Any:
-        axes = axes_of(node, inputs)
-        axis = tuple(axes) if axes else () if node.attributes.get("noop_with_empty_axes") else None
-        made = function(inputs[0], axis=axis, keepdims=bool(node.attributes.get("keepdims", 1)))
-        return np.asarray(made).astype(inputs[0].dtype)
-
-    return fold
-
-
 def _pointwise(function: Callable[..., Any], typed: bool = True) -> Fold:
     """`typed`: the result is cast to the first input's type."""
 
@@ -511,7 +490,6 @@ FOLDS: dict[str, Fold] = {
     "Add": _pointwise(np.add),
     "Sub": _pointwise(np.subtract),
     "Mul": _pointwise(np.multiply),
-    "Div": _div,
     "Pow": _pointwise(np.power),
     "Neg": _pointwise(np.negative),
     **{kind: _pointwise(getattr(np, kind.lower())) for kind in _NAMED_AS_IN_NUMPY},
@@ -522,5 +500,4 @@ FOLDS: dict[str, Fold] = {
     "GreaterOrEqual": _pointwise(np.greater_equal, typed=False),
     "LessOrEqual": _pointwise(np.less_equal, typed=False),
     **{kind: _pointwise(getattr(np, f"logical_{kind.lower()}"), typed=False) for kind in ("And", "Or", "Not")},
-    **{f"Reduce{kind}": _reduce(getattr(np, kind.lower())) for kind in ("Sum", "Prod", "Max", "Min", "Mean")},
 }
