@@ -158,9 +158,9 @@ class Importer:
             raise ModelError(f"{node.label}: its attribute {words} is unknown")
         if len(self.build.ops) > first_op and all(v is None or isinstance(v, Constant) for v in known):
             # What a node makes of constants is constant.
-            made = {name: self.values[name] for name in node.outputs if name in self.values}
-            constants = self.build.computed(first_op, list(made.values()))
-            self.values |= dict(zip(made, constants or made.values(), strict=True))
+            names = [name for name in node.outputs if name in self.values]
+            constants = self.build.computed(first_op, [self.values[name] for name in names])
+            self.values |= zip(names, constants or (), strict=constants is not None)
 
     def _output(self, value: OnnxValue) -> None:
         found = self.values.get(value.name)
