@@ -81,5 +81,5 @@ def kernels_of(programs: Sequence[Program], attribute: str) -> str:
         sources.append(SPAN)
     code = [*joined(sources, limits.keys())]
     if any(re.search(r"\b(float|double)\b", part) for part in code):
-        code = [*joined(["_unfused.h"], ()), *code]
+        code = [*joined(["_unfused.h"]), *code]
     return with_attribute("\n".join(part for part in (defines, *code) if part), attribute)
