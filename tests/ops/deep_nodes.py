@@ -33,6 +33,7 @@ KINDS = (
     *("CONV_2D", "POINTWISE", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"),
     *("AVERAGE_POOL_2D", "MAX_POOL_2D", "ADD", "MUL"),
     *("CONV_2D/once", "POINTWISE/once", "DEPTHWISE_CONV_2D/once", "FULLY_CONNECTED/once"),
+    *("ADD/once", "MUL/once", "AVERAGE_POOL_2D/once"),
 )
 _MOST_TURNS = 60
 
@@ -137,7 +138,7 @@ def _rounded_once(node: Node, seed: int) -> Node:
     given = Quantisation((2.0**-4,), (zero_point,))
     if seed % 3 == 1:
         inputs = [None if t is None else t if t.is_constant else replace(t, quantisation=given) for t in found.inputs]
-        if found.input(1).is_constant:
+        if len(inputs) > 1 and found.input(1).is_constant:
             inputs[1] = replace(found.input(1), quantisation=Quantisation((2.0**-6,), (0,)))
         found = replace(found, inputs=tuple(inputs))
     made = found.output.quantisation

@@ -74,8 +74,11 @@ KERNELS = {
         "diagmem_depthwise_conv_2d_mve_s8",
         "diagmem_fully_connected_mve_s8",
         "diagmem_average_pool_2d_mve_s8",
+        "diagmem_average_pool_2d_to_even_fours_s8",
         "diagmem_max_pool_2d_mve_s8",
         "diagmem_add_mve_s8",
+        "diagmem_add_once_mve_s8",
+        "diagmem_mul_once_mve_s8",
         "diagmem_mul_mve_s8",
     },
 }
@@ -116,7 +119,10 @@ def test_every_variant_computes_the_reference(kind: str, instructions: Instructi
     """Disjoint, where nothing else may change; at the separation of every input from the output; and not one element
     nearer."""
     found = cases(kind, 60, instructions)
+    if not found:
+        pytest.skip("the kernel in plain C is used")
     orders = REAL_ORDERS[kind] if REAL in kind else ORDERS[instructions][found[0].node.op.kind]
+    orders = {Order.FOURS} if kind == "AVERAGE_POOL_2D/once" else orders
     assert {case.order for case in found} == orders
     program = compiled([case.node for case in found], tmp_path, calls=[case.call for case in found])
     jobs: list[Job] = []

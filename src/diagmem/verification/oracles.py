@@ -29,7 +29,7 @@ from diagmem.model.tables import table, tuples
 from diagmem.ops import Activation, kinds
 from diagmem.ops.kind import Array, Values
 from diagmem.ops.matrix.products import dense_sums
-from diagmem.ops.numerics.quantised import integer_range, quantised, rounds_to_even, scale_of, zero_point_of
+from diagmem.ops.numerics.quantised import quantised, rounds_to_even, scale_of, zero_point_of
 from diagmem.ops.numerics.weighted_sums import is_hybrid, is_rounded_once, rounded_once
 from diagmem.ops.options import TYPE_CODES
 from diagmem.ops.state import changed_variables
@@ -124,33 +124,6 @@ def _is_no_plain_slice(node: Node) -> bool:
     return bool(a.ellipsis_mask or a.new_axis_mask or a.offset) or node.input(1).elems < len(node.input(0).shape)
 
 
-def _sum_of_singles(node: Node, inputs: Values) -> tuple[Array, ...]:
-    """A sum as onnxruntime has it on x86: three terms in single precision. On Arm it has another arithmetic."""
-    output = np.float32(scale_of(node.output))
-    factors = [np.float32(scale_of(node.input(place))) / output for place in (0, 1)]
-    zeros = [np.float32(zero_point_of(node.input(place))) for place in (0, 1)]
-    first, second = (np.asarray(values).astype(np.float32) for values in inputs[:2])
-    constant = np.float32(zero_point_of(node.output)) - (factors[0] * zeros[0] + factors[1] * zeros[1])
-    total = np.rint(constant + first * factors[0] + second * factors[1])
-    low, high = integer_range(node.attributes.activation, node.output)
-    return (np.clip(total, low, high).astype(np.int8).reshape(node.output.shape),)
-
-
-def _product_of_singles(node: Node, inputs: Values) -> tuple[Array, ...]:
-    """A product as onnxruntime has it: the zero point is added before it is rounded, so that halves may go the other
-    way."""
-    factor = (
-        np.float32(scale_of(node.input(0))) * np.float32(scale_of(node.input(1))) / np.float32(scale_of(node.output))
-    )
-    first, second = (
-        np.asarray(values).astype(np.float32) - np.float32(zero_point_of(node.input(place)))
-        for place, values in enumerate(inputs[:2])
-    )
-    total = np.rint(first * second * factor + np.float32(zero_point_of(node.output)))
-    low, high = integer_range(node.attributes.activation, node.output)
-    return (np.clip(total, low, high).astype(np.int8).reshape(node.output.shape),)
-
-
 def _is_own_mean(node: Node) -> bool:
     """A ReduceMean, which onnxruntime computes in float32; a pool of the whole image keeps its axes."""
     return rounds_to_even(node.output) and not node.attributes.keep_dims
@@ -171,7 +144,6 @@ def _waits_for_frames(node: Node) -> bool:
 
 
 APPLIES: Mapping[str, Callable[[Node], bool]] = {
-    "rounds_to_even": lambda node: rounds_to_even(node.output),
     "own_mean": _is_own_mean,
     "rescaled": _is_rescaled,
     "rescaled_and_signed": lambda node: _is_rescaled(node) and node.output.dtype is not DType.UINT8,
@@ -200,7 +172,7 @@ APPLIES: Mapping[str, Callable[[Node], bool]] = {
 """To which nodes a deviation applies, as deviations.toml calls it."""
 
 _THEIRS = (
-    *(_sum_of_singles, _product_of_singles, _mean_of_reals, _clamped_as_stored, _without_activation),
+    *(_mean_of_reals, _clamped_as_stored, _without_activation),
     _dense_rounded_once,
 )
 THEIRS: Mapping[str, Reference] = {theirs.__name__.lstrip("_"): theirs for theirs in _THEIRS}

@@ -21,12 +21,11 @@ BINARY_LAYOUTS: tuple[FileLayout, ...] = ("plain", "cmake")
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """What is laid out: a model, or several. `code`: the files by their names. `stack_bytes`: that its test paints."""
+    """What is laid out: a model, or several. `code`: the files by their names."""
 
     programs: Mapping[str, Program]
     name: str
     code: Mapping[str, bytes]
-    stack_bytes: int = 0
 
     @property
     def macro(self) -> str:

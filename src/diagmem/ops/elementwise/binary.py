@@ -23,6 +23,7 @@ from diagmem.ops.c_call import (
     kernel_call,
     require_types,
 )
+from diagmem.ops.elementwise import _rounded_once
 from diagmem.ops.kind import Array, Inputs, Shapes, Values, Way, input_at
 from diagmem.ops.loops.broadcast import BroadcastKind, broadcast_shape, c_broadcast, outer_cut
 from diagmem.ops.numerics import fixed_point, single_precision
@@ -68,9 +69,9 @@ class BinaryKind(BroadcastKind):
         before they are written, which is no nearer than one by one."""
         call = _VARIANTS[instructions].get(node.op.kind)
         is_8_bit = all(t.dtype is DType.INT8 for t in (*node.inputs, *node.outputs) if t)
-        if call is None or not is_8_bit or rounds_to_even(node.output):
-            return ()
-        return (Variant(Order.REFERENCE, Order.REFERENCE, call),)
+        if call is not None and rounds_to_even(node.output):
+            call = _rounded_once.mve_call if instructions is InstructionSet.MVE else None
+        return (Variant(Order.REFERENCE, Order.REFERENCE, call),) if is_8_bit and call is not None else ()
 
     def cuts(self, node: Node, variant: Variant | None) -> tuple[Cut, ...]:
         return outer_cut(node, c_broadcast)
@@ -333,6 +334,15 @@ _VARIANTS: Mapping[InstructionSet, Mapping[str, Callable[[Node], CCall]]] = {
 }
 
 
+def _by_rounding(way: Way) -> Way:
+    """As TensorFlow Lite has it, or as onnxruntime."""
+
+    def chosen(node: Node) -> Way:
+        return _rounded_once.WAY if rounds_to_even(node.output) else way
+
+    return Way(lambda node, *values: chosen(node).reference(node, *values), lambda node: chosen(node).call(node))
+
+
 _F32 = {DType.FLOAT32: Way(_real, _call_f32)}
 _PLAIN = Way(plain, plain_call)
 _SUM = Way(sum_or_difference, sum_call)
@@ -341,9 +351,13 @@ _EXTREME = {**dict.fromkeys((*QUANTISED, *UNSIGNED, DType.INT32, DType.INT64), _
 _ADDITIVE = {**dict.fromkeys((*QUANTISED, *UNSIGNED), _SUM), **_WITHOUT_SCALES}
 
 _WAYS = {
-    "ADD": _ADDITIVE,
+    "ADD": {**_ADDITIVE, DType.INT8: _by_rounding(_SUM)},
     "SUB": _ADDITIVE,
-    "MUL": {**dict.fromkeys((*QUANTISED, *UNSIGNED), Way(product, product_call)), **_WITHOUT_SCALES},
+    "MUL": {
+        **dict.fromkeys((*QUANTISED, *UNSIGNED), Way(product, product_call)),
+        **_WITHOUT_SCALES,
+        DType.INT8: _by_rounding(Way(product, product_call)),
+    },
     "DIV": {DType.INT8: Way(quotient, product_call), **_WITHOUT_SCALES},
     "MAXIMUM": _EXTREME,
     "MINIMUM": _EXTREME,

@@ -50,9 +50,10 @@ static inline void diagmem_quantize_one(const diagmem_quantize_params *p, const 
 #ifdef DIAGMEM_TO_EVEN
 /* The same, halves to even. */
 static inline int32_t diagmem_rounded_to_even(const diagmem_quantize_params *p, float x) {
-    const int32_t value = diagmem_rounded(p, x);
-    const float rest = x - (float)(value - p->zero_point);
-    return (rest == 0.5f || rest == -0.5f) && ((value - p->zero_point) & 1) ? value + (rest > 0.0f ? 1 : -1) : value;
+    if (!(x > (float)(p->low - p->zero_point))) {
+        return p->low;
+    }
+    return x >= (float)(p->high - p->zero_point) ? p->high : p->zero_point + diagmem_nearest_even(x);
 }
 
 static inline void diagmem_quantize_to_even_one(const diagmem_quantize_params *p, const unsigned char *in,

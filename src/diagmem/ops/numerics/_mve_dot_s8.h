@@ -57,8 +57,13 @@ static DIAGMEM_APART void diagmem_two_pixels_mve_s8(const diagmem_eights_s8 *p, 
         if (p->rounding == DIAGMEM_ROUNDED_TO_EVEN) {
             diagmem_two_fours_to_even(&even, &next_even, t + 8);
             diagmem_two_fours_to_even(&odd, &next_odd, t + 12);
-            first = diagmem_eight_outputs(p, even, odd, 0);
-            second = diagmem_eight_outputs(p, next_even, next_odd, 0);
+            if (p->is_positive) {
+                first = diagmem_eight_outputs(p, even, odd, 1);
+                second = diagmem_eight_outputs(p, next_even, next_odd, 1);
+            } else {
+                first = diagmem_eight_outputs(p, even, odd, 0);
+                second = diagmem_eight_outputs(p, next_even, next_odd, 0);
+            }
         } else
 #endif
         if (p->is_positive) {

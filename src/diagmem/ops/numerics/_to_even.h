@@ -9,18 +9,33 @@
 
 #include <string.h>
 
+/* The nearest integer, halves to even. */
+static inline int32_t diagmem_nearest_even(float x) {
+    int32_t value;
+    __asm__("vcvtr.s32.f32 %0, %0" : "+t"(x));
+    memcpy(&value, &x, sizeof value);
+    return value;
+}
+
 /* The product, rounded, in [low, high]. */
 static inline int32_t diagmem_scaled_to_even(int32_t x, int32_t single, int32_t low, int32_t high) {
-    int32_t value;
     float factor;
     memcpy(&factor, &single, sizeof factor);
-    factor *= (float)x;
-    __asm__("vcvtr.s32.f32 %0, %0" : "+t"(factor));
-    memcpy(&value, &factor, sizeof value);
+    const int32_t value = diagmem_nearest_even((float)x * factor);
     return value < low ? low : value > high ? high : value;
 }
 
 #else
+
+/* The nearest integer, halves to even, of numbers that 32 bits hold. */
+static inline int32_t diagmem_nearest_even(float x) {
+    const int32_t whole = (int32_t)x;
+    const float rest = x - (float)whole;
+    if (rest == 0.5f || rest == -0.5f) {
+        return whole + whole % 2;
+    }
+    return whole + (rest > 0.5f) - (rest < -0.5f);
+}
 
 /* x / 2^bits, halves to even; bits in [1, 63). */
 static inline uint64_t diagmem_halves_to_even(uint64_t x, int32_t bits) {

@@ -72,6 +72,12 @@ def rounds_to_even(tensor: Tensor) -> bool:
     return tensor.quantisation is not None and tensor.quantisation.rounding is not Rounding.TFLITE
 
 
+def lowered_by(tensor: Tensor) -> int:
+    """By how much stored values are lower than those that onnxruntime computes with."""
+    is_unsigned = tensor.quantisation is not None and tensor.quantisation.rounding is Rounding.ONNX_UNSIGNED
+    return 128 if is_unsigned else 0
+
+
 def quantisation_of(tensor: Tensor) -> Quantisation:
     if tensor.quantisation is None:
         raise Unsupported(f"tensor '{tensor.label}' has {tensor.dtype.value} elements but no scale")

@@ -9,7 +9,7 @@ from functools import partial
 
 import numpy as np
 
-from diagmem.model.graph import DType, ExplicitPadding, Nhwc, Node, Padding, Rounding, Tensor, Window2D
+from diagmem.model.graph import DType, ExplicitPadding, Nhwc, Node, Padding, Window2D
 from diagmem.model.schedule import Along, Cut
 from diagmem.ops.c_call import (
     MAX_ROWS,
@@ -26,7 +26,14 @@ from diagmem.ops.c_call import (
 from diagmem.ops.kind import SUM_BYTES, Array, Inputs, Shapes, Values, input_at
 from diagmem.ops.loops.pixels import GROUPS, ChannelGroups, HeldPixels, pixel_cut
 from diagmem.ops.loops.windowed import OrderedLoop, WindowedKind, WindowedLoop, c_window, tap_counts, tap_images
-from diagmem.ops.numerics.quantised import integer_range, real_range, rounds_to_even, scale_of, zero_point_of
+from diagmem.ops.numerics.quantised import (
+    integer_range,
+    lowered_by,
+    real_range,
+    rounds_to_even,
+    scale_of,
+    zero_point_of,
+)
 from diagmem.ops.numerics.single_precision import clamped, larger
 from diagmem.ops.options import Activation, Table
 from diagmem.ops.orders import InstructionSet, Order, Variant
@@ -116,7 +123,10 @@ class Pool2DKind(WindowedKind):
         loop, is_average = self.loop(node), node.op.kind == "AVERAGE_POOL_2D"
         is_small = not is_average or loop.rows.kernel * loop.cols.kernel <= MOST_SUMMED
         is_known = node.op.kind != "L2_POOL_2D" and node.input(0).dtype is DType.INT8
-        if not is_known or not is_small or (is_average and rounds_to_even(node.output)):
+        if is_average and rounds_to_even(node.output):
+            is_real = instructions is InstructionSet.MVE and is_known
+            return (Variant(Order.FOURS, Order.FOURS, partial(_variant_call, name="to_even_fours")),) if is_real else ()
+        if not is_known or not is_small:
             return ()
         if instructions is InstructionSet.DSP:
             return (Variant(Order.FOURS, Order.FOURS, partial(_variant_call, name="fours")),)
@@ -161,17 +171,11 @@ def _average_f32(loop: WindowedLoop, image: Array) -> Array:
     return mean
 
 
-def _lower(tensor: Tensor) -> int:
-    """By how much stored values are lower than those that onnxruntime computes with."""
-    is_unsigned = tensor.quantisation is not None and tensor.quantisation.rounding is Rounding.ONNX_UNSIGNED
-    return 128 if is_unsigned else 0
-
-
 def _average_to_even(node: Node, loop: WindowedLoop, image: Array) -> Array:
     """As onnxruntime: float32 sums, one element after the other; the zero point is added before rounding."""
     source, target = node.input(0), node.output
     real = np.float32(scale_of(source)) * (image.astype(np.int64) - zero_point_of(source)).astype(np.float32)
-    lower = _lower(target)
+    lower = lowered_by(target)
     units = _average_f32(loop, real) / np.float32(scale_of(target)) + np.float32(zero_point_of(target) + lower)
     low, high = integer_range(node.attributes.activation, target)
     mean: Array = np.clip(np.rint(units) - lower, low, high).astype(image.dtype)
@@ -202,7 +206,7 @@ def _call_int(node: Node) -> CCall:
         require_types(DType.INT8, (source, target))
         call = _call(node, "to_even_s8", *integer_range(node.attributes.activation, target))
         scales = {"in_scale": scale_of(source), "in_zero_point": zero_point_of(source)}
-        scales |= {"scale": scale_of(target), "zero_point": zero_point_of(target), "lower": _lower(target)}
+        scales |= {"scale": scale_of(target), "zero_point": zero_point_of(target), "lower": lowered_by(target)}
         fields = {**call.parameters.fields, **scales}
         to_even = kernel_call("average_pool_2d_to_even_s8", fields, call.arguments, call.limits)
         return replace(to_even, channels=call.channels)
