@@ -108,6 +108,15 @@ def _hides_narrow_bias(node: Node) -> bool:
     return _has_narrow_bias(node) and getattr(node.attributes, "bias_type", 0) != TYPE_CODES[DType.INT32]
 
 
+def _is_shifted_out(node: Node) -> bool:
+    """A factor of some channel is beyond all shifts of a 32-bit number."""
+    takes = kinds()[node.op.kind].takes
+    assert takes.weights is not None
+    data, filters = node.input(takes.data), node.input(takes.weights.filter)
+    scales = () if filters.quantisation is None or node.output.quantisation is None else filters.quantisation.scales
+    return any(scale_of(data) * scale > 2**31 * scale_of(node.output) for scale in scales)
+
+
 def _dense_rounded_once(node: Node, inputs: Values) -> tuple[Array, ...]:
     sums, bias = dense_sums(node, *inputs[:2]), inputs[2] if len(inputs) > 2 else None
     return (rounded_once(node, sums, bias).reshape(node.output.shape),)
@@ -161,6 +170,7 @@ APPLIES: Mapping[str, Callable[[Node], bool]] = {
     "leaves_places": _leaves_places,
     "narrow_bias": _has_narrow_bias,
     "hidden_narrow_bias": _hides_narrow_bias,
+    "shifted_out": _is_shifted_out,
     "hybrid": is_hybrid,
     "half_weights": lambda node: node.input(1).dtype is DType.FLOAT16,
     "not_rounded_once": lambda node: node.output.dtype in (DType.INT8, DType.INT16) and not is_rounded_once(node),

@@ -78,6 +78,17 @@ def test_layers_of_constants(axes: tuple[int, int]) -> None:
     assert compared(nodes, (3, 3), (3, 3), {"a": real(3, 5), "b": real(5, 3)}) == ["ADD"]
 
 
+def test_an_image_that_is_constant() -> None:
+    """It is held with channels last; what comes of it has the order of the file."""
+    nodes = [
+        making.node("Conv", ["image", "w"], ["c"]),
+        making.node("Sigmoid", ["c"], ["s"]),
+        making.node("Add", ["x", "s"], ["y"]),
+    ]
+    kinds = compared(nodes, (1, 2, 4, 5), (1, 2, 4, 5), {"image": real(1, 3, 4, 5), "w": real(2, 3, 1, 1)})
+    assert "CONV_2D" not in kinds
+
+
 @pytest.mark.parametrize("upper", [0, 1])
 @pytest.mark.parametrize("above", [-1, 0, 2])
 def test_triangles(upper: int, above: int) -> None:

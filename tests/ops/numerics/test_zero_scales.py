@@ -14,6 +14,7 @@ from diagmem.ops.c_call import Unsupported
 from diagmem.ops.elementwise.binary import Binary
 from diagmem.ops.matrix.products import FullyConnected
 from diagmem.ops.numerics.fixed_point import Multiplier
+from diagmem.ops.numerics.quantised import Requantisation
 from tests.ops.sampling import node_of
 
 
@@ -63,3 +64,12 @@ def test_a_run_cannot_make_what_has_the_scale_zero() -> None:
 def test_a_factor_that_no_multiplier_can_be_is_refused_in_one_line(real: float) -> None:
     with pytest.raises(Unsupported, match="scales that make a factor"):
         Multiplier.of(real)
+
+
+def test_a_factor_beyond_all_shifts_leaves_nothing_of_a_sum() -> None:
+    """As in a register of 32 bits; the other channels are scaled as ever."""
+    output = scaled((1, 4), 1.0, 3)
+    found = Requantisation.of([2.0**31, 1.0, 1e30, 2.0**29], output)
+    assert found.apply(np.array([[5, 5, -5, 1]])).tolist() == [[3, 8, 3, 127]]
+    with pytest.raises(Unsupported, match="scales that make a factor of inf"):
+        Requantisation.of([math.inf], output)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from diagmem.model.graph import DType, Quantisation, Rounding, Tensor
 from diagmem.ops.c_call import CName, CStruct, CTable, Unsupported
-from diagmem.ops.numerics.fixed_point import Ints, multipliers, rescale, round_half_away, wrapped
+from diagmem.ops.numerics.fixed_point import INT32_MAX, Ints, multipliers, rescale, round_half_away, wrapped
 from diagmem.ops.options import Activation
 
 NARROW_WEIGHTS = (DType.INT8, DType.INT4)
@@ -168,7 +168,8 @@ class Requantisation:
         """The same, clamped to a range of real values."""
         ends = zero_point_of(output), *stored_range(bounds, output)
         if not rounds_to_even(output):
-            return cls(*multipliers(reals), *ends)
+            # Shifted by 32 bits and more, nothing is left of a 32-bit number, as on Arm.
+            return cls(*multipliers([0.0 if INT32_MAX < real < math.inf else real for real in reals]), *ends)
         wrong = [real for real in reals if not 0 <= real < LARGEST_SINGLE]
         if wrong:
             raise Unsupported(f"scales that make a factor of {wrong[0]:.6g}; supported: 0 to 2^24")
