@@ -116,11 +116,11 @@ def test_switches_plan_anew_and_going_back_asks_nobody(desk: Desk) -> None:
     desk.tried(1)
     whole = desk.arena()
     page.click("#switch-input_rows")
-    assert desk.tried(2) == ["default", "rows, streamed input"]
-    assert page.input_value("#switch-schedule") == "rows"
+    assert desk.tried(2) == ["default", "streamed input"]
+    assert page.input_value("#switch-schedule") == "auto"
     assert desk.arena() < whole
     page.click("#switch-skip")
-    assert "rows, streamed input, no removal" in desk.tried(3)
+    assert "streamed input, no removal" in desk.tried(3)
     before = len(desk.requests)
     for number in (0, 1, 2, 1):
         page.locator("#ledger button.link").nth(number).focus()

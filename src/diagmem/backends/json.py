@@ -91,6 +91,7 @@ def to_json(made: Planned) -> dict[str, Any]:
             for removal in made.removals
         ],
         "ladder": list(_ladder_json(made)),
+        **({"not_streamed": made.not_streamed} if made.not_streamed else {}),
         **_pools_json(plan),
         **_weights_json(plan),
     }

@@ -440,6 +440,8 @@ def _figures(result: Result) -> Iterator[Entry]:
     yield from _most_work(result)
     if made.untried and not result.ways:
         yield "row by row", made.untried
+    if made.not_streamed and not result.ways:
+        yield "input streamed", made.not_streamed
 
 
 def _most_work(result: Result) -> Iterator[Entry]:

@@ -81,7 +81,15 @@ def emit_c(
     told = {"model": names, "arena_bytes": emitted.arena_bytes, "cost": cost.to_json(), "files": sorted(emitted.files)}
     lines = [f"{size_text(len(data)):>25}  {output / path}" for path, data in emitted.files.items()]
     verdict = [f"{names} on {cost.target}: {answer(emitted.missing)}"] if emitted.missing else []
-    show(json_path, lambda: told, (*verdict, *lines, *cost_lines(cost)), None, ANSWER_IS_NO if verdict else 0, files)
+    verdict += [f"streaming the input {emitted.not_streamed}"] if emitted.not_streamed else []
+    show(
+        json_path,
+        lambda: told,
+        (*verdict, *lines, *cost_lines(cost)),
+        None,
+        ANSWER_IS_NO if emitted.missing else 0,
+        files,
+    )
 
 
 @command_of("emit tflm", of=command, kernels=LIBRARIES)

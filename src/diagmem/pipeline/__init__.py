@@ -90,13 +90,14 @@ class Files(dict[str, bytes]):
 
 @dataclass(frozen=True, slots=True)
 class EmittedC:
-    """C code: the contents of its files by path, the arena that it runs in, and what it costs, on the core that it was
-    made for if one was named. `missing`: what its target has too little of, and by how many bytes."""
+    """Files by path, the arena that they run in, and what they cost. `missing`: what the target has too little of, in
+    bytes. `not_streamed`: why the input is whole, though it was to be streamed."""
 
     files: dict[str, bytes]
     arena_bytes: int
     cost: Cost
     missing: Mapping[str, int] = field(default_factory=dict)
+    not_streamed: str = ""
 
     def write(self, folder: str | Path) -> Path:
         """Writes the files below a folder, which is made if it is missing."""
@@ -333,11 +334,9 @@ def emit_c(
     from diagmem.backends.c.program import Program
     from diagmem.costs import Costs, Fit
 
-    source = source_of(model)
-    if plan is None:
-        chosen = in_chip(source.runnable, asked_for(options, changes)).plan
-    else:
-        chosen = given_plan(source, plan, asked_for(options, changes))
+    source, asked = source_of(model), asked_for(options, changes)
+    made = in_chip(source.runnable, asked) if plan is None else None
+    chosen = given_plan(source, plan or {}, asked) if made is None else made.plan
     program = Program.running(chosen, source.runnable)
     costs = Costs(chosen, source.runnable, emitted=program)
     from hashlib import sha256 as digest  # Slow to load: only where a plan is written.
@@ -348,7 +347,8 @@ def emit_c(
     files = c.emit(program, name, layout, sha256, test=selftest_for(costs, selftest) if selftest else None)
     cost, chip = costs.on(), chosen.options.chip
     fit = chip and Fit(chip, cost, chosen.pools.missing_bytes if chosen.options.pools else None)
-    return EmittedC(files, program.arena_bytes, cost, dict(fit.missing()) if fit else {})
+    missing, why = dict(fit.missing()) if fit else {}, made.not_streamed if made else ""
+    return EmittedC(files, program.arena_bytes, cost, missing, why)
 
 
 def emit_tflm(

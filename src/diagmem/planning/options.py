@@ -106,7 +106,7 @@ class Options:
         for is_refused, why in self._refusals():
             if is_refused:
                 raise PlanError(why)
-        if self.input_rows or self.recompute != 1:
+        if self.recompute != 1:
             self._set("schedule", ROWS)
 
     def _refusals(self) -> tuple[tuple[object, str], ...]:

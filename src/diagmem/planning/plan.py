@@ -302,7 +302,8 @@ class Planned:
 
     `baseline` is the best plan of the model without any overlap, in its file's order. `removals`: what made the plan's
     graph from the model's. `first_rungs` and `last_rungs` make the ladder; the first ones are worked out when they are
-    asked for. `untried`: what the schedule `auto` left out, and the option that tries it.
+    asked for. `untried`: what the schedule `auto` left out, and the option that tries it. `not_streamed`: why the input
+    is whole, though it was to be streamed.
     """
 
     plan: Plan
@@ -311,6 +312,7 @@ class Planned:
     first_rungs: Callable[[], tuple[Rung, ...]] = field(default=tuple, compare=False)
     last_rungs: tuple[Rung, ...] = ()
     untried: str = ""
+    not_streamed: str = ""
 
     def __repr__(self) -> str:
         return f"{repr(self.plan)[:-1]}, {self.baseline_bytes} without overlap>"

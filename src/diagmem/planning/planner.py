@@ -12,7 +12,7 @@ from functools import cached_property, partial
 
 from diagmem.model.errors import PlanError, one_line
 from diagmem.model.graph import Graph
-from diagmem.model.schedule import Schedule
+from diagmem.model.schedule import PUSH, Schedule
 from diagmem.planning.memory.caller import has_caller_memory, with_caller_memory
 from diagmem.planning.needs.build_problem import build_problem
 from diagmem.planning.needs.footprint import Footprint, footprint
@@ -329,7 +329,8 @@ class _Planner:
     def front(self, asked: Options) -> list[Planned]:
         """Plans that take ever less memory, the last of which was asked for."""
         if asked.input_rows:
-            return self.by_rows(asked)
+            streamed = self.by_rows(replace(asked, schedule=ROWS))
+            return streamed if asked.schedule == ROWS else self._if_it_pays(streamed, asked)
         self.tell("placing whole tensors", 0, 3)
         _ = self.baseline
         self.tell("ordering ops, and overlapping their tensors", 1, 3)
@@ -343,6 +344,25 @@ class _Planner:
         if self.untried:
             return [replace(whole, untried=f"row by row was {self.untried}")]
         return self.by_rows(replace(asked, schedule=ROWS))
+
+    def _if_it_pays(self, streamed: list[Planned], asked: Options) -> list[Planned]:
+        """The plans with the input streamed, or a smaller one that has it whole, which asks less of the firmware."""
+        if streamed[-1].arena_bytes <= self.least_by_rows:
+            return streamed
+        other = self.front(replace(asked, input_rows=False))[-1]
+        if streamed[-1].arena_bytes <= other.arena_bytes:
+            return streamed
+        return [replace(other, not_streamed=self._why_not(streamed[-1].plan, other))]
+
+    @staticmethod
+    def _why_not(streamed: Plan, other: Planned) -> str:
+        """Why streaming the input does not pay."""
+        assert streamed.peak_op is not None
+        op, at = streamed.peak_op, streamed.schedule.ops.index(streamed.peak_op)
+        name = "the input" if op == PUSH else streamed.graph.nodes[op].label
+        is_whole = streamed.schedule.steps[at].turn is None
+        peak = f"{name} needs whole tensors" if is_whole else f"rows of several tensors wait at {name}"
+        return f"does not pay: {streamed.arena_bytes:,} bytes, with the input whole {other.arena_bytes:,}; {peak}"
 
     @property
     def least_by_rows(self) -> int:
@@ -391,8 +411,10 @@ class _Planner:
         """One of WAYS, beside what was chosen."""
         if name == _way_of(chosen.plan):
             return Way(name, chosen, is_chosen=True)
+        if name == STREAMED and chosen.not_streamed:
+            return Way(name, reason=chosen.not_streamed)
         reason = "" if name == LAYER_BY_LAYER or asked.schedule == ROWS else self.no_rows or self.untried
-        if name == ROW_BY_ROW and asked.schedule == AUTO and not reason:
+        if name == ROW_BY_ROW and asked.schedule == AUTO and not reason and not chosen.plan.input_rows:
             return Way(name, reason="needs no less RAM")
         if name == STREAMED and not reason:
             heights = [self.model.tensors[t].rows for t in self.model.inputs]
@@ -405,6 +427,9 @@ class _Planner:
             made = self.by_rows(replace(self.options, schedule=ROWS, input_rows=name == STREAMED))[-1]
         except PlanError as error:
             return Way(name, reason=str(error))
+        if name == STREAMED and made.arena_bytes > min(chosen.arena_bytes, self.layer_by_layer.arena_bytes):
+            smaller = min((chosen, self.layer_by_layer), key=lambda found: found.arena_bytes)
+            return Way(name, reason=self._why_not(made.plan, smaller))
         return Way(name, self.finished(made)) if _way_of(made.plan) == name else Way(name, reason="needs no less RAM")
 
     def finished(self, made: Planned) -> Planned:
@@ -428,7 +453,7 @@ class _Planner:
             made = planner.front(replace(plan.options, kernels=kernels))[-1]
             if made.arena_bytes >= best.arena_bytes or self.effort.is_late:
                 return min(best, made, key=lambda found: found.arena_bytes)
-            best = made
+            best = replace(made, not_streamed=best.not_streamed)
         return best
 
     @cached_property

@@ -161,6 +161,7 @@ def report_page(made: Planned, counted: Counted | None = None, costs: Costs | No
         graph=after.graph,
         rungs=made.ladder,
         removals=made.removals,
+        not_streamed=made.not_streamed,
         largest=largest,
         # Row by row so little is left that it would hardly be seen beside the whole: each map has a scale of its own.
         maps=[page_map(p, p.plan.end_bytes if after.runs_by_rows else largest).inline() for p in pictures],
