@@ -63,10 +63,8 @@ def _tables(found: Difference) -> Iterator[str | Table]:
     yield ""
     shown, rows = found.op_figures, []
     for pair in found.changed:
-        values = {figure: both for figure, *both in pair.figures()}
         cells = [index_text(pair), pair.known.kind]
-        for figure in shown:
-            old, new = values.get(figure, (None, None))
+        for old, new in pair.values(shown):
             value = old if new is None else new
             cells += ["" if value is None else f"{value:,}", change_text(old, new)]
         rows.append(cells)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
-from html import escape
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from diagmem.costs import Costs, most_live
 from diagmem.model.errors import PlanError, content_of, one_line
 from diagmem.model.notebook import ShownAsTable
 from diagmem.model.pools import parsed_size
+from diagmem.reports.pages import filled
 from diagmem.verification.profile import Profile
 
 FIGURES = {
@@ -93,6 +93,11 @@ class Pair:
             old, new = (None if op is None else op.values[figure] for op in (self.before, self.after))
             if (old, new) != (None, None):
                 yield figure, old, new
+
+    def values(self, figures: Iterable[str]) -> list[tuple[int | None, int | None]]:
+        """Before and after, by the figure."""
+        known = {figure: (old, new) for figure, old, new in self.figures()}
+        return [known.get(figure, (None, None)) for figure in figures]
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,28 +237,8 @@ def change_text(before: int | None, after: int | None) -> str:
 
 def markdown(found: Difference) -> str:
     """For a pull request: the sums, and below them what ops have changed, folded."""
-    lines = [
-        f"**{_escaped(found.before.name)}** → **{_escaped(found.after.name)}**",
-        "",
-        "| | before | after | change |",
-        "|---|---:|---:|---:|",
-        *(
-            f"| {FIGURES[figure][1]} | {_count(old)} | {_count(new)} | {change_text(old, new)} |"
-            for figure, old, new in found.figures()
-        ),
-        "",
-    ]
-    if not found.changed:
-        return "\n".join([*lines, "No op has changed.", ""])
-    shown = found.op_figures
-    headings = "".join(f" {OP_FIGURES[figure]} before | after |" for figure in shown)
-    lines += [f"<details><summary>{len(found.changed)} of {len(found.ops)} ops have changed</summary>", ""]
-    lines += [f"| op | kind |{headings}", f"|---|---|{'---:|---:|' * len(shown)}"]
-    for pair in found.changed:
-        values = {figure: both for figure, *both in pair.figures()}
-        cells = "".join(f" {_count(value)} |" for figure in shown for value in values.get(figure, (None, None)))
-        lines.append(f"| {index_text(pair)} | {_escaped(pair.known.kind)} |{cells}")
-    return "\n".join([*lines, "", "</details>", ""])
+    names = {"figures": FIGURES, "op_figures": OP_FIGURES, "change_text": change_text, "index_text": index_text}
+    return filled("difference.md", found=found, **names)
 
 
 def index_text(pair: Pair) -> str:
@@ -262,12 +247,3 @@ def index_text(pair: Pair) -> str:
         return f"{pair.before.index} → gone" if pair.before else f"new {pair.after.index if pair.after else ''}"
     same = pair.before.index == pair.after.index
     return f"{pair.before.index}" if same else f"{pair.before.index} → {pair.after.index}"
-
-
-def _count(value: int | None) -> str:
-    return "" if value is None else f"{value:,}"
-
-
-def _escaped(text: str) -> str:
-    """Text that Markdown takes for nothing but text."""
-    return escape("".join(f"\\{c}" if c in "\\`*_{}[]#+!|~" else c for c in one_line(text)))

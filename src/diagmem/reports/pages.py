@@ -10,10 +10,12 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from html import escape
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from diagmem import __version__
+from diagmem.model.errors import one_line
 from diagmem.reports.drawing import DARK, HATCH, LIGHT, Drawing, kb, rules, variables
 
 if TYPE_CHECKING:
@@ -28,18 +30,24 @@ def render(name: str, scripts: Sequence[str] = (), **values: Any) -> str:
     """
     script = "\n".join(_text(f"{part}.js") for part in scripts)
     digest = f"sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}"
-    return (
-        _environment()
-        .get_template(f"{name}.html.j2")
-        .render(
-            **values,
-            version=__version__,
-            style=_style(name),
-            script=script,
-            policy=f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src '{digest}'",
-            hatch=HATCH,
-        )
+    return filled(
+        f"{name}.html",
+        **values,
+        version=__version__,
+        style=_style(name),
+        script=script,
+        policy=f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src '{digest}'",
+        hatch=HATCH,
     )
+
+
+def filled(name: str, **values: Any) -> str:
+    """page/NAME.j2 with these values; they are escaped in HTML."""
+    return _environment().get_template(f"{name}.j2").render(**values)
+
+
+def _is_page(name: str | None) -> bool:
+    return name is None or name.endswith(".html.j2")
 
 
 @cache
@@ -48,9 +56,14 @@ def _environment() -> Environment:
     from jinja2 import Environment, FunctionLoader, StrictUndefined
 
     environment = Environment(
-        loader=FunctionLoader(_text), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=FunctionLoader(_text),
+        autoescape=_is_page,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
-    environment.filters.update(json=as_json, kb=kb, count="{:,}".format, plain=_plain)
+    environment.filters.update(json=as_json, kb=kb, plain=_plain, wrapped=_wrapped, row=_markdown_row, escaped=_escaped)
+    environment.filters["count"] = lambda value: "" if value is None else f"{value:,}"
     return environment
 
 
@@ -134,17 +147,7 @@ def page(document: Document) -> str:
 
 def markdown(document: Document) -> str:
     """Figures are referred to as files in `figures/`."""
-    parts = [f"# {document.title}", *map(_wrapped, document.text)]
-    for section in document.sections:
-        parts += [f"## {section.title}", *map(_wrapped, section.text)]
-        for table in section.tables:
-            parts += [f"### {table.title}", _markdown_table(table)]
-            if table.notes:
-                parts.append("\n".join(_wrapped(f"{number}. {note}") for number, note in enumerate(table.notes, 1)))
-        for figure in section.figures:
-            picture = [f"![{figure.drawing.title}]({FIGURES}/{figure.name}.svg)"] if figure.drawing else []
-            parts += [*picture, _wrapped(f"*{figure.caption}*")]
-    return "\n\n".join(parts) + "\n"
+    return filled("paper.md", document=document, folder=FIGURES).rstrip() + "\n"
 
 
 def _wrapped(text: str) -> str:
@@ -152,10 +155,10 @@ def _wrapped(text: str) -> str:
     return textwrap.fill(text, 120, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
-def _markdown_table(table: Table) -> str:
-    rule = ["---"] + ["---" if table.is_text else "---:"] * (len(table.headings) - 1)
-    return "\n".join(_markdown_row(row) for row in (table.headings, rule, *table.rows))
-
-
 def _markdown_row(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def _escaped(text: str) -> str:
+    """Text that Markdown takes for nothing but text."""
+    return escape("".join(f"\\{c}" if c in "\\`*_{}[]#+!|~" else c for c in one_line(text)))
