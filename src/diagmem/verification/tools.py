@@ -11,7 +11,8 @@ from pathlib import Path
 from diagmem.model.errors import DiagmemError, one_line
 
 WARNINGS = ("-Wall", "-Wextra", "-Wconversion", "-Werror", "-pedantic")
-STANDARD = ("-std=c99", "-ffp-contract=off")
+STANDARD = ("-std=c99", "-ffp-contract=fast")
+"""Compilers of firmware may fuse products and sums; kernels forbid it."""
 TIMEOUT_SECONDS = 900.0
 
 

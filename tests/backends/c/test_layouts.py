@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -227,3 +228,19 @@ def test_examples_of_the_self_test_compile(layout: FileLayout, tmp_path: Path) -
     flags = ["-Wall", "-Wextra", "-Werror", "-Istand_ins", f"-I{folder}", "-c"]
     run([*language, *flags, example, "-o", "example.o"], tmp_path)
     run(["gcc", "-std=c99", *flags, "-Isrc", "src/tiny_selftest.c", "-o", "test.o"], tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("layout", "path", "key"),
+    [
+        ("zephyr", "samples/selftest/prj.conf", "CONFIG_MAIN_STACK_SIZE"),
+        ("esp-idf", "examples/selftest/sdkconfig.defaults", "CONFIG_ESP_MAIN_TASK_STACK_SIZE"),
+    ],
+)
+def test_the_stack_holds_what_the_self_test_paints(layout: FileLayout, path: str, key: str) -> None:
+    """And 4 KB for what prints: their own default is less."""
+    files = emit_c(tiny(), selftest=1, layout=layout, cpu="cortex-m4").files
+    found = dict(line.split("=") for line in files[path].decode().splitlines())
+    painted = re.search(r"SELFTEST_STACK_BYTES (\d+)", files["src/tiny_selftest.c"].decode())
+    assert painted is not None
+    assert int(painted[1]) + 4096 <= int(found[key]) <= int(painted[1]) + 5120

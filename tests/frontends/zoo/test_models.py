@@ -152,3 +152,12 @@ def test_depth_scales(shallow: Callable[[str], Graph], name: str) -> None:
     small, full = shallow(name), zoo.build(name)
     assert len(small.ops) < 0.5 * len(full.ops)
     assert small.tensors[small.outputs[0]].shape == full.tensors[full.outputs[0]].shape
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_layers_take_what_came_before(name: str) -> None:
+    """A layer's inputs are layers above it in the list, and each layer but the last is taken by one below."""
+    layers = zoo.models()[name].layers
+    taken = [inputs for _, inputs, *_ in layers]
+    assert all(0 <= source < number for number, inputs in enumerate(taken) for source in inputs)
+    assert {source for inputs in taken for source in inputs} == set(range(len(layers) - 1))

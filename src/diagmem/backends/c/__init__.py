@@ -53,7 +53,8 @@ def emit(
         files[f"{name}_weights.bin"] = tables.binary()
     test_bytes = None if test is None else selftest_bytes(program, test)
     about = readme(program, name, tables.size_bytes, test_bytes).encode()
-    return {**laid_out(Library({name: program}, name, files), layout), "README.md": about}
+    library = Library({name: program}, name, files, test.stack_bytes if test else 0)
+    return {**laid_out(library, layout), "README.md": about}
 
 
 def weights_bytes(program: Program) -> int:

@@ -79,4 +79,7 @@ def kernels_of(programs: Sequence[Program], attribute: str) -> str:
         sources.insert(1, "_row_pieces.h" if any(program.in_pieces for program in by_rows) else "_rows.h")
     if any(needs_span(program) for program in programs):
         sources.append(SPAN)
-    return with_attribute("\n".join(part for part in (defines, *joined(sources, limits.keys())) if part), attribute)
+    code = [*joined(sources, limits.keys())]
+    if any(re.search(r"\b(float|double)\b", part) for part in code):
+        code = [*joined(["_unfused.h"]), *code]
+    return with_attribute("\n".join(part for part in (defines, *code) if part), attribute)

@@ -21,11 +21,12 @@ BINARY_LAYOUTS: tuple[FileLayout, ...] = ("plain", "cmake")
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """What is laid out: a model, or several. `code`: the files by their names."""
+    """What is laid out: a model, or several. `code`: the files by their names. `stack_bytes`: that its test paints."""
 
     programs: Mapping[str, Program]
     name: str
     code: Mapping[str, bytes]
+    stack_bytes: int = 0
 
     @property
     def macro(self) -> str:
