@@ -41,9 +41,10 @@ test: $(READY) system  ## Run every test that is quick, and a share of those tha
 test-all: $(READY) system  ## Run all tests
 	$(BIN)/pytest -n auto --dist worksteal
 
-frameworks: $(READY)  ## Plan what PyTorch and Keras make; installs both, gigabytes of them
-	$(BIN)/pip install --quiet torch keras onnxscript
+frameworks: $(READY)  ## Plan and quantise what PyTorch and Keras make; installs both, gigabytes of them
+	$(BIN)/pip install --quiet torch keras onnxscript onnxruntime sympy tensorflow ai-edge-quantizer
 	KERAS_BACKEND=torch $(BIN)/pytest tests/frontends/test_exporters.py
+	$(BIN)/pytest tests/docs/test_quantise.py
 
 lint: $(READY)  ## Check formatting, style and types
 	$(BIN)/ruff format --check .
