@@ -354,6 +354,81 @@ def microtvm(root: Path) -> Iterator[Program]:
         )
 
 
+# ExecuTorch with CMSIS-NN on an Alif E8: layers of MobileNetV2, one by one.
+
+LAYER = """
+#include <string.h>
+#include "arm_nnfunctions.h"
+enum {{ IN = {size} * {size} * {depth}, OUT = ({size} / {stride}) * ({size} / {stride}) * {out} }};
+static int8_t in[IN], out[OUT], weights[{weights}], scratch[1 << 17];
+static int32_t bias[{out}], multiplier[{out}], shift[{out}];
+int start_and_run(void) {{
+    const cmsis_nn_context context = {{scratch, sizeof scratch}};
+    const cmsis_nn_per_channel_quant_params quant = {{multiplier, shift}};
+    const cmsis_nn_dims in_dims = {{1, {size}, {size}, {depth}}};
+    const cmsis_nn_dims out_dims = {{1, {size} / {stride}, {size} / {stride}, {out}}};
+    const cmsis_nn_dims bias_dims = {{1, 1, 1, {out}}}, filter_dims = {{{filter}}};
+    const {kind}_params params = {{
+        128, -128, {multiplied}{{{stride}, {stride}}}, {{{pad}, {pad}}}, {{1, 1}}, {{-128, 127}},
+    }};
+    for (int i = 0; i < {out}; ++i) multiplier[i] = 1 << 30, shift[i] = -6;
+    for (int i = 0; i < IN; ++i) in[i] = (int8_t)(i * 37);
+    for (int i = 0; i < {weights}; ++i) weights[i] = (int8_t)(i * 53);
+    harness_begin();
+    const int status = {function}(
+        &context, &params, &quant, &in_dims, in, &filter_dims, weights, &bias_dims, bias, &out_dims, out);
+    harness_end();
+    return status;
+}}
+"""
+
+MOBILENET_V2 = (
+    ("conv", 224, 3, 32, 2, 13_754_047),
+    ("depthwise", 112, 32, 32, 1, 13_715_766),
+    ("point", 112, 32, 16, 1, 4_915_937),
+    ("point", 112, 16, 96, 1, 24_249_462),
+    ("depthwise", 112, 96, 96, 2, 10_286_711),
+    ("point", 56, 96, 24, 1, 2_791_555),
+    ("point", 56, 24, 144, 1, 10_329_014),
+    ("depthwise", 56, 144, 144, 1, 15_319_785),
+)
+"""pytorch/executorch, issue 17651: kind, size of the image, channels, those of the output, stride, cycles."""
+
+
+def executorch(root: Path) -> Iterator[Program]:
+    own = root / "ARM-software+CMSIS-NN"
+    folders = ("ConvolutionFunctions", "NNSupportFunctions", "FullyConnectedFunctions", "TransposeFunctions")
+    sources = [
+        path
+        for folder in folders
+        for path in sorted((own / "Source" / folder).glob("*.c"))
+        if not re.search("f16|f32|f64", path.name)
+    ]
+    if not sources:
+        raise OSError(f"{own} is not there")
+    for number, (kind, size, depth, out, stride, published) in enumerate(MOBILENET_V2, 1):
+        taps = 1 if kind == "point" else 9
+        is_deep = kind == "depthwise"
+        main = LAYER.format(
+            size=size,
+            depth=depth,
+            out=out,
+            stride=stride,
+            pad=taps // 9,
+            weights=taps * out * (1 if is_deep else depth),
+            filter=f"1, 3, 3, {out}" if is_deep else f"{out}, {taps // 3 or 1}, {taps // 3 or 1}, {depth}",
+            kind="cmsis_nn_dw_conv" if is_deep else "cmsis_nn_conv",
+            multiplied="1, " if is_deep else "",
+            function="arm_depthwise_conv_wrapper_s8" if is_deep else "arm_convolve_wrapper_s8",
+        )
+        name = f"{number} {kind} {size}x{size}x{depth} to {out}"
+        yield Program(
+            *("executorch", name, "cortex-m55", "cortex-m55", {"": float(published)}, sources, main),
+            ["-Ofast", "-ffunction-sections", "-fdata-sections"],
+            [own / "Include"],
+        )
+
+
 SUITES: dict[str, Callable[[Path], Iterator[Program]]] = {
     "pqm4": pqm4,
     "embench-m4": embench_m4,
@@ -361,6 +436,7 @@ SUITES: dict[str, Callable[[Path], Iterator[Program]]] = {
     "pqm3": pqm3,
     "rp2040": rp2040,
     "embench-ri5cy": embench_ri5cy,
+    "executorch": executorch,
 }
 
 

@@ -65,6 +65,12 @@ def test_flash_costs_its_wait_states_and_one() -> None:
     assert (chip_named("RP2040").flash_cost, chip_named("RP2040").flash_source) == (0, "")
 
 
+def test_words_that_are_read_one_behind_the_other_share_the_wait() -> None:
+    """By the cache of the chip; where none is known, each waits for itself."""
+    costs = {name: chip_named(name).read_cost for name in ("STM32L4R5ZI", "STM32H743ZI", "RP2040", "STM32F091RC")}
+    assert costs == {"STM32L4R5ZI": 3.5, "STM32H743ZI": 2.125, "RP2040": 31.0, "STM32F091RC": 2}
+
+
 @pytest.mark.parametrize(
     ("asked", "meant"),
     [

@@ -156,7 +156,7 @@ class Options:
         if not self.weights_pool:
             return None
         found = parsed_weights_pool(self.weights_pool)
-        cost = (self.chip.flash_cost if self.chip else 0) or self.pools[-1].cost + 1
+        cost = (self.chip.read_cost if self.chip else 0) or self.pools[-1].cost + 1
         return found if found.flash_cost else WeightsPool(found.name, cost)
 
     @property

@@ -110,6 +110,15 @@ class Chip:
         return 0 if self.wait_states is None else (self.wait_states + 1) * self.flash_divider
 
     @property
+    def read_cost(self) -> float:
+        """The core's cycles for a word of constants that are read one behind the other from flash, and are in no cache:
+        a line serves as many words as it has. 0 where they are not known."""
+        if self.flash_cache is None:
+            return self.flash_cost
+        line = self.flash_cache.code if self.flash_cache.is_shared else self.flash_cache.data
+        return 1 + self.flash_miss_cycles * 4 / line.line_bytes
+
+    @property
     def flash_source(self) -> str:
         """Of `flash_cost`: wait states, clock and document."""
         if self.wait_states is None or self.mhz is None:
