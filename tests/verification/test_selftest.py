@@ -23,7 +23,8 @@ from diagmem.model.graph import DType, Tensor
 from diagmem.model.schedule import PUSH
 from diagmem.pipeline.running import board_report
 from diagmem.planning.options import Options
-from diagmem.verification.selftest import LogError
+from diagmem.verification.reference import runs
+from diagmem.verification.selftest import CANDIDATES, LogError, selftest_of
 from tests.backends.c.models import compiler, tiny
 from tests.cli.calling import call
 from tests.profiles import some
@@ -227,6 +228,35 @@ def test_drawn_values_stay_in_range(dtype: DType) -> None:
         low, high = np.iinfo(dtype.numpy).min, np.iinfo(dtype.numpy).max
     assert low <= strong.min() < strong.max() <= high
     assert np.ptp(strong) > 0.97 * (high - low)
+
+
+def test_inputs_are_chosen_for_the_ranges_that_they_reach() -> None:
+    """More of them than the first ones of all that are tried, and more with more inputs; the README says how much, as
+    it is worked out here."""
+    source = diagmem.Source(diagmem.Source("zoo:vww_96_int8").runnable)
+    program = diagmem.plan(source).costs.firmware
+
+    def reach(count: int) -> float:
+        test = selftest_of(program, count, None)
+        tensor = program.graph.tensors[program.graph.inputs[0]]
+        assert len(test.inputs) == len(test.expected) == count
+        inputs = [[pattern.values(tensor, 0)] for pattern in test.inputs if isinstance(pattern, Pattern)]
+        made = [t.index for node in program.nodes for t in node.outputs]
+        edges = [[(int(v[t].min()), int(v[t].max())) for t in made] for v in runs(program.model, inputs, range(count))]
+        wide = [max(high for _, high in of) - min(low for low, _ in of) for of in zip(*edges, strict=True)]
+        found = float(np.mean([w / 255 for w in wide]))
+        assert test.reach == pytest.approx(found)
+        return found
+
+    one, three = reach(1), reach(3)
+    assert one < three
+    tensor = program.graph.tensors[program.graph.inputs[0]]
+    plain = [CANDIDATES[0].values(tensor, 0)]
+    (values,) = runs(program.model, [plain])
+    outputs = [t.index for node in program.nodes for t in node.outputs]
+    assert one > np.mean([np.ptp(values[t].astype(int)) / 255 for t in outputs])
+    text = diagmem.emit_c(source, selftest=3).files["README.md"].decode()
+    assert f"through {100 * three:.0f} % of" in text
 
 
 @pytest.mark.parametrize(

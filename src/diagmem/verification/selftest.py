@@ -14,14 +14,18 @@ from diagmem.backends.c.program import Program
 from diagmem.backends.c.selftest import Pattern, SelfTest, plan_mark, told_inputs
 from diagmem.costs import Cost, Costs
 from diagmem.model.errors import DiagmemError, PlanError, one_line
-from diagmem.model.graph import Node
+from diagmem.model.graph import DType, Node
 from diagmem.ops import node_macs
 from diagmem.ops.kind import Array
 from diagmem.verification.harness import held
 from diagmem.verification.reference import runs
 
-CANDIDATES = [Pattern(seed, cell, contrast) for seed in range(4) for cell in (0, 4, 30) for contrast in (256, 48)]
-"""Plain noise, coarse noise and one value, each strong and weak."""
+CANDIDATES = [
+    *(Pattern(seed, cell, 256) for seed in range(3) for cell in (0, 4, 8, 2, 6, 10)),
+    *(Pattern(seed, 30, 256) for seed in (945, 541)),
+    *(Pattern(0, cell, 48) for cell in (0, 4, 8)),
+]
+"""Plain noise and coarser one, one value that is the least or the largest, and weak noise."""
 
 MOST_MACS = 500_000_000
 """Of all inputs that are tried: numpy takes some seconds for them."""
@@ -43,24 +47,44 @@ def selftest_of(
     painted = max(LEAST_STACK_BYTES, stack_bytes or 0) + STACK_SLACK_BYTES
     if given is not None:
         data = b"".join(values.tobytes() for run in given for values in run)
-        return SelfTest(data, [crcs(program, values) for values in runs(program.model, given)], painted)
+        told = [(None, crcs(program, values), _ranges(program, values)) for values in runs(program.model, given)]
+        return SelfTest(data, [expected for _, expected, _ in told], painted, _reach(program, told))
     tensors = [program.graph.tensors[t] for t in program.graph.inputs]
     macs = max(1, sum(map(node_macs, program.model.nodes)))
     tried = CANDIDATES[: max(count, min(len(CANDIDATES), MOST_MACS // macs))]
+    tried += [Pattern(seed, 0, 256) for seed in range(100, 100 + count - len(tried))]
     inputs = [[pattern.values(tensor, n) for n, tensor in enumerate(tensors)] for pattern in tried]
     found = []
     again = () if program.states else range(len(inputs))
     for pattern, values in zip(tried, runs(program.model, inputs, again), strict=True):
-        made = [values[t.index] for node in program.nodes for t in node.outputs]
-        if all(np.isfinite(v).all() for v in made):
-            ranges = np.array([(float(v.min(initial=0)), float(v.max(initial=0))) for v in made])
+        ranges = _ranges(program, values)
+        if np.isfinite(ranges).all():
             found.append((pattern, crcs(program, values), ranges))
         elif program.states:
             break
     if not found:
         raise PlanError("no drawn input gives finite numbers everywhere; give one with --input")
     chosen = found[:count] if program.states else _covering(found, count)
-    return SelfTest([pattern for pattern, *_ in chosen], [expected for _, expected, _ in chosen], painted)
+    patterns, expected = [pattern for pattern, *_ in chosen], [expected for _, expected, _ in chosen]
+    return SelfTest(patterns, expected, painted, _reach(program, chosen))
+
+
+def _ranges(program: Program, values: Mapping[int, Array]) -> Array:
+    """The least and the largest value of each output of each op; NaN where one is NaN."""
+    made = (values[t.index] for node in program.nodes for t in node.outputs)
+    return np.array([(float(v.min()), float(v.max())) if v.size else (0.0, 0.0) for v in made])
+
+
+def _reach(program: Program, found: Sequence[tuple[Any, list[int], Array]]) -> float | None:
+    """How much of what their types hold outputs of 8 and 16 bits go through, on average; None where there are none."""
+    ranges = np.stack([ranges for *_, ranges in found])
+    tensors = [t for node in program.nodes for t in node.outputs]
+    wide = ranges[:, :, 1].max(axis=0) - ranges[:, :, 0].min(axis=0)
+    shares = [w / (2 ** (8 * t.dtype.size_bytes) - 1) for t, w in zip(tensors, wide, strict=True) if t.dtype in STORED]
+    return float(np.mean(shares)) if shares else None
+
+
+STORED = (DType.INT8, DType.UINT8, DType.INT16)
 
 
 def _covering(found: Sequence[tuple[Pattern, list[int], Array]], count: int) -> list[tuple[Pattern, list[int], Array]]:

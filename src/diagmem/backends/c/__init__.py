@@ -31,7 +31,7 @@ def emit(
     """
     from diagmem.backends.c.kernels import kernels_of
     from diagmem.backends.c.literals import identifier
-    from diagmem.backends.c.selftest import selftest_bytes, selftest_files
+    from diagmem.backends.c.selftest import selftest_files
     from diagmem.backends.c.tables import Tables
     from diagmem.backends.c.text import model_source, origin, readme, rendered
 
@@ -51,8 +51,7 @@ def emit(
     files = {path: content.encode() for path, content in code.items()}
     if is_binary:
         files[f"{name}_weights.bin"] = tables.binary()
-    test_bytes = None if test is None else selftest_bytes(program, test)
-    about = readme(program, name, tables.size_bytes, test_bytes).encode()
+    about = readme(program, name, tables.size_bytes, test).encode()
     library = Library({name: program}, name, files, test.stack_bytes if test else 0)
     return {**laid_out(library, layout), "README.md": about}
 

@@ -107,11 +107,13 @@ def _pieces(written: Written) -> Iterator[tuple[int, int, int, int]]:
 @dataclass(frozen=True, slots=True)
 class SelfTest:
     """`inputs`: for each run the pattern by which its inputs are drawn, or their bytes. `expected`: for each run the
-    CRC of each op. `stack_bytes`: what the run may take, which is painted."""
+    CRC of each op. `stack_bytes`: what the run may take, which is painted. `reach`: how much of what their types hold
+    outputs of 8 and 16 bits go through, on average."""
 
     inputs: Sequence[Pattern] | bytes
     expected: Sequence[Sequence[int]]
     stack_bytes: int
+    reach: float | None = None
 
 
 def selftest_files(program: Program, test: SelfTest, name: str) -> dict[str, str]:

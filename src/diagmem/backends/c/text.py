@@ -25,6 +25,8 @@ from diagmem.model.graph import DType, Tensor
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+    from diagmem.backends.c.selftest import SelfTest
+
 _STORED = (DType.INT8, DType.UINT8, DType.INT16)
 """Integer types that are quantised, where they have a scale."""
 
@@ -94,11 +96,14 @@ def _start(program: Program, tensor: int) -> int:
     return program.offsets[tensor] if tensor in program.offsets else program.storage[tensor].offsets[0]
 
 
-def readme(program: Program, name: str, weights_bytes: int, test_bytes: int | None = None) -> str:
-    """What a firmware engineer has to know. `test_bytes`: constants of its test of itself, if it has one."""
+def readme(program: Program, name: str, weights_bytes: int, test: SelfTest | None = None) -> str:
+    """What a firmware engineer has to know. `test`: of itself, if it has one."""
+    from diagmem.backends.c.selftest import selftest_bytes
+
     given: dict[str, Any] = {
-        "is_tested": test_bytes is not None,
-        "test_bytes": test_bytes,
+        "is_tested": test is not None,
+        "test": test,
+        "test_bytes": None if test is None else selftest_bytes(program, test),
         "weights_bytes": weights_bytes,
         "forms": Counter(storage.form for storage in program.by_rows.values()),
         "sequence_bytes": sequence_bytes,
