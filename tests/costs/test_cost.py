@@ -129,7 +129,9 @@ def test_float32_without_a_floating_point_unit_is_told() -> None:
 
 def test_every_kernel_was_measured() -> None:
     """A new one makes this fail until tools/measure-kernels has run."""
-    assert set(code_sizes()["kernels"]) == {name for name in sources() if name.endswith(".c")}
+    assert {name.removesuffix("/once") for name in code_sizes()["kernels"]} == {
+        name for name in sources() if name.endswith(".c")
+    }
 
 
 @pytest.mark.parametrize("model", ["kws_dscnn_int8", "resnet8_int8", "autoencoder_int8"])

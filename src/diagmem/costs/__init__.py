@@ -26,6 +26,7 @@ from diagmem.kernels.work import float_text, kernel_shares, macs_as_run
 from diagmem.model.graph import DType, Graph
 from diagmem.model.schedule import PUSH
 from diagmem.ops.c_call import MAX_ROWS, MAX_TAPS
+from diagmem.ops.numerics.quantised import rounds_to_even
 from diagmem.planning.needs.build_problem import build_problem
 from diagmem.planning.needs.footprint import footprint
 from diagmem.planning.plan import Plan
@@ -66,7 +67,9 @@ def code_of(programs: Sequence[Program], core: Core) -> Code:
     # A kernel that was not measured counts as the largest that was.
     largest = max(sizes.values(), key=lambda size: size["code_bytes"])
     calls = [call for program in programs for call in program.calls.values() if call is not None]
-    kernels = [sizes.get(source, largest) for source in {call.source for call in calls}]
+    rounded_once = any(rounds_to_even(t) for program in programs for t in program.graph.tensors)
+    sources = {call.source for call in calls}
+    kernels = [sizes.get(f"{source}/once" if rounded_once else "", sizes.get(source, largest)) for source in sources]
     shared = {function for kernel in kernels for function in kernel["uses"]}
     code = sum(kernel["code_bytes"] for kernel in kernels)
     code += sum(code_sizes()["shared"][compiled_for][function] for function in shared)
@@ -84,7 +87,8 @@ def code_of(programs: Sequence[Program], core: Core) -> Code:
 
 @cache
 def code_sizes() -> dict[str, Any]:
-    """`kernels`: source -> core -> bytes, and the functions it uses; `shared`: core -> such a function -> bytes;
+    """`kernels`: source -> core -> bytes, and the functions it uses (`/once`: with code for outputs that are rounded
+    once); `shared`: core -> such a function -> bytes;
     `tap_bytes`: source -> what it has on the stack for each pixel of the largest window."""
     found: dict[str, Any] = json.loads(files(__package__).joinpath("code_sizes.json").read_text(encoding="utf-8"))
     return found
