@@ -24,6 +24,7 @@ from diagmem.cli._files import write_file
 from diagmem.cli._show import count_text, say
 from diagmem.cli._work import workers, working
 from diagmem.model.errors import DiagmemError, content_of, install_command, one_line
+from diagmem.model.tables import table
 
 if TYPE_CHECKING:
     from diagmem.pipeline.several import Candidate
@@ -106,21 +107,7 @@ def _executor(place: str, jobs: int | None) -> Iterator[tuple[Executor, int]]:
 
 PARQUET = ".parquet"
 
-_COLUMNS = {
-    "model": "string",
-    "sha256": "string",
-    "options": "string",
-    "arena_bytes": "int64",
-    "baseline_bytes": "int64",
-    "lower_bound_bytes": "int64",
-    "optimal": "bool_",
-    "is_bounded": "bool_",
-    "weights_bytes": "int64",
-    "macs": "int64",
-    "ops": "int64",
-    "seconds": "float64",
-    "error": "string",
-}
+_COLUMNS = table(__package__, "sweep")
 
 
 class _Results:

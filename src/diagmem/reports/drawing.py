@@ -195,19 +195,7 @@ class Axes:
         yield text(x, y, y_label, "small mid", transform=f"rotate(-90 {x:g} {y:g})")
 
 
-HATCH = tag(
-    "defs",
-    tag(
-        "pattern",
-        line(0, 0, 0, 6, "hatching"),
-        id="hatch",
-        width=6,
-        height=6,
-        patternUnits="userSpaceOnUse",
-        patternTransform="rotate(45)",
-        class_="figure",
-    ),
-)
+HATCH = (files(__package__) / "page" / "hatch.svg").read_text(encoding="utf-8").strip()
 """What marks shared addresses; a page that carries drawings needs it once."""
 
 

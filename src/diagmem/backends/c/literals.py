@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import Tensor
+from diagmem.model.tables import table
 from diagmem.ops.c_call import CName, CStruct, CTable
 
 LINE_WIDTH = 116
@@ -85,22 +86,8 @@ def _value(value: Any, names: Mapping[CTable, str]) -> str:
 
 LONGEST_NAME = 48
 
-_BUILD_TARGETS = frozenset(
-    (
-        *("all", "all_build", "app", "clean", "edit_cache", "help", "install", "list_install_components", "main"),
-        *("package", "package_source", "rebuild_cache", "run_tests", "test", "zephyr", "zero_check"),
-    )
-)
-"""What build systems call parts of their own, so that no library may."""
-
-_STANDARD_HEADERS = frozenset(
-    (
-        *("assert", "complex", "ctype", "errno", "fenv", "float", "inttypes", "iso646", "limits", "locale", "math"),
-        *("setjmp", "signal", "stdarg", "stdbool", "stddef", "stdint", "stdio", "stdlib", "string", "tgmath", "time"),
-        *("wchar", "wctype"),
-    )
-)
-
+_RESERVED = frozenset(name for names in table(__package__, "reserved").values() for name in names)
+"""What build systems call parts of their own, and headers of the standard library: no library may be called so."""
 
 _BACKSLASH = chr(92)
 
@@ -109,7 +96,7 @@ def identifier(text: str) -> str:
     """A C identifier that resembles the text. It is also the name of a file and of a library: it hides no header of the
     standard library, and no target of a build system."""
     name = re.sub(r"[^0-9A-Za-z]+", "_", text).strip("_")[:LONGEST_NAME].rstrip("_")
-    is_free = name[:1].isalpha() and name.lower() not in _STANDARD_HEADERS | _BUILD_TARGETS
+    is_free = name[:1].isalpha() and name.lower() not in _RESERVED
     return name if is_free else f"model_{name}".rstrip("_")
 
 
