@@ -347,10 +347,10 @@ def _unless(*unknown: DType) -> Callable[[Node], Order | None]:
     return rule
 
 
-def _exceptions(mve: bool) -> Mapping[str, OrderRule]:
-    """Where the orders differ from those of the reference kernels. Not listed: ADD, MUL, MAXIMUM, MINIMUM,
+def _cmsis_nn(name: str, cores: str, mve: bool) -> Library:
+    """CMSIS-NN where it differs from the reference kernels. Not listed among the orders: ADD, MUL, MAXIMUM, MINIMUM,
     AVERAGE_POOL_2D, SOFTMAX, which read no later than the reference."""
-    return {
+    orders: Mapping[str, OrderRule] = {
         "CONV_2D": partial(_order_of_conv, mve=mve),
         "DEPTHWISE_CONV_2D": partial(_order_of_depthwise_conv, mve=mve),
         "FULLY_CONNECTED": _order_of_fully_connected,
@@ -359,39 +359,20 @@ def _exceptions(mve: bool) -> Mapping[str, OrderRule]:
         **dict.fromkeys(("TRANSPOSE", "TRANSPOSE_CONV"), _unless(DType.INT8)),
         **dict.fromkeys(("BATCH_MATMUL", "UNIDIRECTIONAL_SEQUENCE_LSTM", "SVDF"), _unless(DType.INT8, DType.INT16)),
     }
-
-
-def _scratch(mve: bool) -> Mapping[str, ScratchRule]:
-    return {
-        **TFLM_REFERENCE.scratch,
+    scratch: Mapping[str, ScratchRule] = {
         "CONV_2D": partial(_scratch_of_conv, mve=mve),
         "DEPTHWISE_CONV_2D": partial(_scratch_of_depthwise_conv, mve=mve),
         "AVERAGE_POOL_2D": partial(_scratch_of_average_pool, mve=mve),
         "FULLY_CONNECTED": partial(_scratch_of_fully_connected, mve=mve),
         "TRANSPOSE_CONV": partial(_scratch_of_transpose_conv, mve=mve),
     }
+    summary = f"TensorFlow Lite Micro with CMSIS-NN, built by GCC for cores {cores}"
+    both = {**TFLM_REFERENCE.scratch, **scratch}
+    return Library(name, summary, orders, TFLM_REFERENCE.order, both, ALIGN_BYTES, keeps_variables=True)
 
 
-CMSIS_NN = Library(
-    "cmsis-nn",
-    "TensorFlow Lite Micro with CMSIS-NN, built by GCC for cores without MVE: Cortex-M0 to M7, M23, M33, M35P",
-    _exceptions(mve=False),
-    TFLM_REFERENCE.order,
-    _scratch(mve=False),
-    ALIGN_BYTES,
-    keeps_variables=True,
-)
-
-CMSIS_NN_MVE = Library(
-    "cmsis-nn-mve",
-    "TensorFlow Lite Micro with CMSIS-NN, built by GCC for cores with MVE: Cortex-M52, M55, M85",
-    _exceptions(mve=True),
-    TFLM_REFERENCE.order,
-    _scratch(mve=True),
-    ALIGN_BYTES,
-    keeps_variables=True,
-)
-
+CMSIS_NN = _cmsis_nn("cmsis-nn", "without MVE: Cortex-M0 to M7, M23, M33, M35P", mve=False)
+CMSIS_NN_MVE = _cmsis_nn("cmsis-nn-mve", "with MVE: Cortex-M52, M55, M85", mve=True)
 
 PARTS = (TFLM_REFERENCE, CMSIS_NN, CMSIS_NN_MVE)
 """What TensorFlow Lite Micro may be built with, where that is not known."""
