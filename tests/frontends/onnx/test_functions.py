@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from diagmem.frontends.onnx.reading import read_model
+from diagmem.frontends.source import Source
 from diagmem.model.errors import ModelError
+from diagmem.verification import reference
 from tests.frontends.onnx import making
 from tests.frontends.onnx.test_composed import assert_agrees, kinds_of
 
@@ -106,6 +108,22 @@ def test_nodes_in_any_order() -> None:
     ]
     with pytest.raises(ModelError, match=r"node 0 'a' \(Add\): it is in a cycle"):
         read_model(making.model(in_cycle, {"x": SHAPE}, {"y": SHAPE}), None)
+
+
+def test_half_of_the_precision() -> None:
+    """float16 constants too, raw or as whole numbers; a layer behind a Cast takes them as they are worth."""
+    values = np.array([[1.5, -3.25], [65504.0, 6e-8]], np.float16)
+    head = making.number(1, 2) + making.number(1, 2) + making.number(2, 10) + making.data(8, "w")
+    whole = b"".join(making.number(5, int(half)) for half in values.view(np.uint16).reshape(-1))
+    nodes = [making.node("Cast", ["w"], ["v"], to=1), making.node("MatMul", ["x", "v"], ["y"])]
+    for field in (making.data(9, values.tobytes()), whole):
+        parts = b"".join(making.data(1, node) for node in nodes) + making.data(5, head + field)
+        parts += making.data(11, making.value("x", (1, 2))) + making.data(12, making.value("y", (1, 2)))
+        content = making.number(1, 8) + making.data(7, parts) + making.data(8, making.number(2, 17))
+        assert np.array_equal(read_model(content, None).constants["w"], values)
+        graph = Source(content).runnable
+        found = reference.run(graph, [np.ones((1, 2), np.float32)])[graph.outputs[0]]
+        assert np.array_equal(found, values.astype(np.float32).sum(axis=0, keepdims=True))
 
 
 def test_the_upper_half_of_a_float32() -> None:
