@@ -438,11 +438,15 @@ class Graph:
     @cached_property
     def sharing(self) -> dict[int, tuple[int, ...]]:
         """For each tensor with views, and each view: the tensors that hold any of its elements, itself included."""
-        return {
-            member: tuple(m for m in members if self.tensors[member].shares_elements_with(self.tensors[m]))
-            for members in self.families.values()
-            for member in members
-        }
+        found: dict[int, tuple[int, ...]] = {}
+        for members in self.families.values():
+            tensors = [self.tensors[m] for m in members]
+            low, span = (np.array([getattr(t, name) for t in tensors]) for name in ("offset_bytes", "span_bytes"))
+            for tensor in tensors:
+                near = (low < tensor.offset_bytes + tensor.span_bytes) & (low + span > tensor.offset_bytes)
+                others = (tensors[n] for n in np.flatnonzero(near))
+                found[tensor.index] = tuple(other.index for other in others if tensor.shares_elements_with(other))
+        return found
 
     def variables_in(self, tensor: int) -> tuple[int, ...]:
         """The variables that hold any element of a tensor."""

@@ -22,10 +22,10 @@ from diagmem.planning.place import greedy, optimal
 from diagmem.planning.place.effort import Effort
 from diagmem.transforms import ALWAYS, CHANNELS, SOMETIMES_WORSE, Removal, transformed
 
-LEAST_TRIALS, MOST_TRIALS = 4, 60
+LEAST_TRIALS, MOST_TRIALS = 2, 60
 
-MOST_OPS_TRIED = 30_000
-"""Of all trials together."""
+MOST_OPS_TRIED, MOST_SQUARES_TRIED = 30_000, 60_000_000
+"""Ops of all trials together, and their squares: of a network of 5,000 ops a trial takes a second."""
 
 MOST_SEARCHES = 5
 """Of orders, as long as one may be: all trials together look at so many times the states of one."""
@@ -116,7 +116,8 @@ class _Trials:
 
     def __init__(self, graph: Graph, options: Options, limit_bytes: int, effort: Effort) -> None:
         self.graph, self.options, self.limit_bytes, self.effort = graph, options, limit_bytes, effort
-        self.left = max(LEAST_TRIALS, min(MOST_TRIALS, MOST_OPS_TRIED // max(1, len(graph.ops))))
+        count = max(1, len(graph.ops))
+        self.left = max(LEAST_TRIALS, min(MOST_TRIALS, MOST_OPS_TRIED // count, MOST_SQUARES_TRIED // count**2))
         self.states_left = MOST_SEARCHES * effort.states_for(len(graph.ops))
         self.separations: dict[Hashable, int | None] = {}
 

@@ -111,7 +111,7 @@ def bounded(footprint: Footprint) -> Schedule:
     """The order found under the lowest bound, halving the range between what one op needs and what any order takes."""
     order = under_bound(footprint, bound=None)
     low, high = footprint.least_pressure, _peak(footprint, order)
-    for _ in range(HALVINGS if len(order) <= LARGE else HALVINGS // 2):
+    for _ in range(HALVINGS if len(order) <= LARGE else HALVINGS // 6):
         if low >= high:
             break
         middle = (low + high) // 2
