@@ -78,7 +78,7 @@ def job(seed: int, count: Counter[str]) -> batches.Job | None:
     made = planner.planned(graph, options)
     count["graphs planned, and replayed by the validator"] += 1
     count[f"  {_way(options)}"] += 1
-    if not options.library.is_own or options.external_io:
+    if not options.library.is_own or options.external_io or not graph.outputs:
         return None
     program = Program.of(made)
     if program.refused_ops or program.refused_tensors:
@@ -87,7 +87,7 @@ def job(seed: int, count: Counter[str]) -> batches.Job | None:
     try:
         return batches.Job.of(seed, program, case.inputs)
     except ModelError:
-        # Constants that are no finite numbers are refused when they are written down.
+        # Numbers that C has no type for are refused when they are written down.
         count["  which have no C"] += 1
         return None
 

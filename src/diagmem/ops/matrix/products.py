@@ -55,12 +55,14 @@ from diagmem.ops.numerics.weighted_sums import (
     BIAS_TYPE,
     BY_CHANNEL,
     CHANNELS_OF_A_BLOCK,
+    bias_of,
     block_start,
     filter_fields,
     finished,
     interleaved,
     is_rounded_once,
     kernel_suffix,
+    requantisation_of,
     require_wide_shifts,
     rescale_wide,
     wide_mantissas,
@@ -106,7 +108,7 @@ class FullyConnectedKind(OpKind):
     def accesses(self, node: Node, order: Order) -> Accesses:
         rows, outputs, size = _sizes(node.inputs)
         row = np.arange(rows, dtype=np.int64)
-        hold = 1 + _written_before_the_last_read(outputs, order)
+        hold = 1 + _written_before_the_last_read(node, order)
         return swept(node, {0: Runs.of(row * size, size, row * outputs, stride=0, hold=hold)})
 
     def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
@@ -115,12 +117,13 @@ class FullyConnectedKind(OpKind):
         rows, outputs, size = _sizes(node.inputs)
         in_size, out_size = node.input(0).dtype.size_bytes, node.output.dtype.size_bytes
         row_gain = outputs * out_size - size * in_size
-        own = _written_before_the_last_read(outputs, order) * out_size
+        own = _written_before_the_last_read(node, order) * out_size
         return separation_of((AxisTerm.even(rows, row_gain), AxisTerm(None, own) if own else AxisTerm(0, None)))
 
     def accumulator_bytes(self, node: Node) -> int | None:
         """Each row of an image whose elements are all inputs of each output is added up as it comes."""
-        return row_sum_bytes(node, _over_image(node).rows) if _sizes(node.inputs)[0] == 1 else None
+        is_one = _sizes(node.inputs)[0] == 1 and node.input(1).is_constant
+        return row_sum_bytes(node, _over_image(node).rows) if is_one else None
 
     def by_rows(self, node: Node, call: Callable[[Node], CCall]) -> CCall:
         return call(node)
@@ -133,11 +136,16 @@ class FullyConnectedKind(OpKind):
 
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
         sums, bias = dense_sums(node, *inputs[:2]), inputs[2] if len(inputs) > 2 else None
+        if not node.input(1).is_constant:
+            attributes = replace(node.attributes, activation=node.attributes.activation.unlimited)
+            node = replace(node, op=replace(node.op, attributes=attributes))
         return (finished(node, 0, sums, bias).reshape(node.output.shape),)
 
     def variants(self, node: Node, instructions: InstructionSet) -> tuple[Variant, ...]:
         """All outputs of a block together: the order is that of the kernel in plain C. Without vectors, bytes must come
         in fours."""
+        if not node.input(1).is_constant:
+            return ()
         is_mve = instructions is InstructionSet.MVE
         is_packed = is_8_bit(node) and (is_mve or _sizes(node.inputs)[2] % 4 == 0)
         packed = {DType.INT8: _mve_call if is_mve else _packed_call} if is_packed else {}
@@ -151,6 +159,8 @@ class FullyConnectedKind(OpKind):
 
     def cuts(self, node: Node, variant: Variant | None) -> tuple[Cut, ...]:
         """Rows, or the blocks of outputs of an only one, where weights are stored so."""
+        if not node.input(1).is_constant:
+            return ()
         rows, outputs, _ = _sizes(node.inputs)
         if rows > 1:
             return (Cut(Along.PIXELS, rows, can_hold=True),)
@@ -158,7 +168,26 @@ class FullyConnectedKind(OpKind):
         return (Cut(Along.CHANNELS, outputs, CHANNELS_OF_A_BLOCK, can_hold=True),) if has_blocks else ()
 
     def c_call(self, node: Node) -> CCall:
+        if not node.input(1).is_constant:
+            return by_type(node, dict.fromkeys((DType.INT8, DType.FLOAT32), _computed_call))
         return by_type(node, dict.fromkeys(QUANTISED_OR_FLOAT, _call))
+
+
+def _computed_call(node: Node) -> CCall:
+    """With weights that another operation makes: a product of matrices, which scales as dense layers do."""
+    require_types(node.input(0).dtype, (node.input(1), node.output))
+    rows, outputs, size = _sizes(node.inputs)
+    is_real = node.output.dtype is DType.FLOAT32
+    held = node.input(1).quantisation
+    clamps = is_real and node.attributes.activation.unlimited is not Activation.UNLIMITED
+    if bias_of(node) is not None or clamps or (held is not None and held.per_channel):
+        raise Unsupported("computed weights beside a bias, with several scales, or an activation in float32")
+    inputs = replace(node.input(0), shape=(rows, size)), node.input(1)
+    product = replace(node, op=replace(node.op, attributes=BatchMatMul(adj_y=True)), inputs=inputs)
+    product = replace(product, outputs=(replace(node.output, shape=(rows, outputs)),))
+    output = None if is_real else requantisation_of(node, 0)
+    first = output and replace(output, mantissas=output.mantissas[:1], shifts=output.shifts[:1])
+    return _batch_matmul_call(product, None if first is None else first.c_struct())
 
 
 def dense_sums(node: Node, data: Any, weights: Any) -> Array:
@@ -196,9 +225,11 @@ def _row_sums(node: Node, sums: RowSums) -> CCall:
     return sums(node, 0, loop, by_row, _c_scales(node))
 
 
-def _written_before_the_last_read(outputs: int, order: Order) -> int:
-    """How many of a row's outputs are written before the row is read for the last time."""
-    return block_start(outputs) if order is Order.BLOCKS else outputs - 1
+def _written_before_the_last_read(node: Node, order: Order) -> int:
+    """How many of a row's outputs are written before the row is read for the last time. Computed weights lie as the
+    file has them, and outputs are made one by one."""
+    outputs = _sizes(node.inputs)[1]
+    return block_start(outputs) if order is Order.BLOCKS and node.input(1).is_constant else outputs - 1
 
 
 def _c_sizes(node: Node) -> dict[str, int]:
@@ -324,7 +355,7 @@ class BatchMatmulKind(OpKind):
 
     def c_call(self, node: Node) -> CCall:
         require_types(node.output.dtype, (node.input(0), node.input(1)))
-        return by_type(node, dict.fromkeys(_BATCH_TYPES, _batch_matmul_call))
+        return by_type(node, dict.fromkeys(_BATCH_TYPES, lambda node: _batch_matmul_call(node, _c_output(node))))
 
 
 def _row_reads(left: Side) -> Runs:
@@ -398,10 +429,9 @@ def _c_output(node: Node) -> CStruct | None:
     return replace(output, mantissas=wide_mantissas(output.mantissas)).c_struct()
 
 
-def _batch_matmul_call(node: Node) -> CCall:
+def _batch_matmul_call(node: Node, output: CStruct | None) -> CCall:
     left, right = _sides(node.attributes, node.inputs)
     first, second = ([stride for _, stride in side.loops] for side in (left, right))
-    output = _c_output(node)
     fields: Fields = {
         "shape": c_walk(node.output.shape, first, second, row_major_strides(node.output.shape)),
         "depth": left.depth[0],

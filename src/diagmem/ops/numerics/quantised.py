@@ -122,9 +122,10 @@ def require_same_quantisation(tensors: Sequence[Tensor]) -> None:
 
 
 def channel_scales(filters: Tensor, axis: int) -> tuple[float, ...]:
-    """A filter's scale for each of its channels along `axis`; its zero points must be 0, unless it is unsigned."""
+    """A filter's scale for each of its channels along `axis`; its zero points must be 0, unless it is unsigned, or
+    computed."""
     found = quantisation_of(filters)
-    if any(found.zero_points) and filters.dtype is not DType.UINT8:
+    if any(found.zero_points) and _is_symmetric(filters):
         raise Unsupported(f"filter '{filters.label}' has a zero point other than 0")
     if found.per_channel and found.axis != axis:
         raise Unsupported(f"filter '{filters.label}' is quantised along axis {found.axis}; supported: {axis}")
@@ -132,8 +133,12 @@ def channel_scales(filters: Tensor, axis: int) -> tuple[float, ...]:
 
 
 def centred_weights(filters: Tensor, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """A filter's values as multiples of its scale. Signed ones are that already."""
-    return values.astype(np.int64) - zero_point_of(filters) if filters.dtype is DType.UINT8 else values
+    """A filter's values as multiples of its scale. Signed constants are that already."""
+    return values if _is_symmetric(filters) else values.astype(np.int64) - zero_point_of(filters)
+
+
+def _is_symmetric(filters: Tensor) -> bool:
+    return filters.is_constant and filters.dtype is not DType.UINT8
 
 
 def float_weights(filters: Tensor, values: npt.NDArray[Any], axis: int) -> npt.NDArray[Any]:
