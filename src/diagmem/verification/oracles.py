@@ -110,10 +110,12 @@ def _hides_narrow_bias(node: Node) -> bool:
 
 def _is_shifted_out(node: Node) -> bool:
     """A factor of some channel is beyond all shifts of a 32-bit number."""
-    takes = kinds()[node.op.kind].takes
-    assert takes.weights is not None
-    data, filters = node.input(takes.data), node.input(takes.weights.filter)
-    scales = () if filters.quantisation is None or node.output.quantisation is None else filters.quantisation.scales
+    data, held, made = (
+        node.input(kinds()[node.op.kind].takes.data),
+        node.input(1).quantisation,
+        node.output.quantisation,
+    )
+    scales = () if held is None or made is None else held.scales
     return any(scale_of(data) * scale > 2**31 * scale_of(node.output) for scale in scales)
 
 

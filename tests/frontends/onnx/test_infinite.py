@@ -10,6 +10,7 @@ import pytest
 
 from diagmem import pipeline
 from diagmem.frontends.source import Source
+from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType
 from diagmem.ops import Activation, kinds
 from diagmem.ops.elementwise.binary import Binary
@@ -114,3 +115,12 @@ def test_a_mask_in_c() -> None:
     assert isinstance(verdict, CVerdict)
     assert verdict.ok
     assert not verdict.opinion.unseen
+
+
+def test_layers_have_finite_weights() -> None:
+    """Where a window leaves the image it meets 0, or nothing at all: only finite weights make the same of both."""
+    weights = np.full((2, 3, 3, 3), np.nan, np.float32)
+    node = making.node("Conv", ["x", "w"], ["y"])
+    content = making.model([node], {"x": (1, 3, 5, 5)}, {"y": (1, 2, 3, 3)}, {"w": weights})
+    with pytest.raises(ModelError, match="weights that are not finite"):
+        pipeline.verify(Source(content), on=["host"], inputs=1)

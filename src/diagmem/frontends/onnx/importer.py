@@ -10,7 +10,6 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -479,7 +478,6 @@ FOLDS: dict[str, Fold] = {
     "Expand": _expand,
     "Tile": lambda n, i: np.tile(i[0], i[1].tolist()),
     "Reshape": _reshape,
-    "Flatten": lambda n, i: i[0].reshape(math.prod(i[0].shape[: n.attributes.get("axis", 1)]), -1),
     "Squeeze": lambda n, i: np.squeeze(i[0], None if (axes := axes_of(n, i)) is None else tuple(axes)),
     "Unsqueeze": lambda n, i: np.expand_dims(i[0], tuple(axes_of(n, i) or ())),
     "Slice": _slice,
@@ -491,13 +489,6 @@ FOLDS: dict[str, Fold] = {
     "Sub": _pointwise(np.subtract),
     "Mul": _pointwise(np.multiply),
     "Pow": _pointwise(np.power),
-    "Neg": _pointwise(np.negative),
     **{kind: _pointwise(getattr(np, kind.lower())) for kind in _NAMED_AS_IN_NUMPY},
-    "Mod": lambda n, i: (np.fmod if n.attributes.get("fmod") else np.mod)(*i),
-    "Max": lambda n, i: reduce(np.maximum, i),
-    "Min": lambda n, i: reduce(np.minimum, i),
     **{kind: _pointwise(getattr(np, kind.lower()), typed=False) for kind in ("Equal", "Greater", "Less", "Where")},
-    "GreaterOrEqual": _pointwise(np.greater_equal, typed=False),
-    "LessOrEqual": _pointwise(np.less_equal, typed=False),
-    **{kind: _pointwise(getattr(np, f"logical_{kind.lower()}"), typed=False) for kind in ("And", "Or", "Not")},
 }

@@ -168,10 +168,8 @@ class _Reader:
         )
         # Converters do not know what custom operations make, and write any shape for it, or none. Some write none where
         # it is open, which looks like that of a number.
-        is_main = number == 0
-        self.dynamic |= {
-            t for op in ops for t in op.outputs if op.kind.startswith(CUSTOM) or (is_main and not tensors[t].shape)
-        }
+        made = {t: op.kind for op in ops for t in op.outputs}
+        self.dynamic |= {t for t in made if made[t].startswith(CUSTOM) or not (number or tensors[t].shape)}
         return Graph(name, tensors, ops, inputs, outputs)
 
     def op_names(self) -> list[str]:

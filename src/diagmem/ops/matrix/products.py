@@ -178,9 +178,8 @@ def _computed_call(node: Node) -> CCall:
     require_types(node.input(0).dtype, (node.input(1), node.output))
     rows, outputs, size = _sizes(node.inputs)
     is_real = node.output.dtype is DType.FLOAT32
-    held = node.input(1).quantisation
     clamps = is_real and node.attributes.activation.unlimited is not Activation.UNLIMITED
-    if bias_of(node) is not None or clamps or (held is not None and held.per_channel):
+    if bias_of(node) is not None or clamps or len(set(() if is_real else channel_scales(node.input(1), 0))) > 1:
         raise Unsupported("computed weights beside a bias, with several scales, or an activation in float32")
     inputs = replace(node.input(0), shape=(rows, size)), node.input(1)
     product = replace(node, op=replace(node.op, attributes=BatchMatMul(adj_y=True)), inputs=inputs)

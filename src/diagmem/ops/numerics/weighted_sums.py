@@ -226,6 +226,8 @@ def filter_fields(node: Node, axis: int, weights: Array, stored: Array | None = 
     dtype = node.input(0).dtype
     kept = weights if stored is None else stored
     if dtype is DType.FLOAT32:
+        if not np.isfinite(weights).all():
+            raise Unsupported("weights that are not finite")  # What lies beyond an image is 0, and 0 times them is not.
         return _fields_f32(node, axis, weights, kept)
     output = requantisation_of(node, axis)
     fields = {DType.INT16: _fields_s16, DType.UINT8: _fields_u8}.get(dtype, _fields_s8)
