@@ -15,7 +15,7 @@
 enum {
     DIAGMEM_ROUNDED_TWICE,      /* as TensorFlow Lite does it */
     DIAGMEM_ROUNDED_TWICE_DOWN, /* the same where all multipliers are below a quarter, and ranges those of the type */
-    DIAGMEM_ROUNDED_TO_EVEN     /* once, halves to even, as onnxruntime does it: a mantissa holds the bits of a single */
+    DIAGMEM_ROUNDED_TO_EVEN     /* once, halves to even, as in onnxruntime: a mantissa holds the bits of a single */
 };
 
 /* From 32-bit numbers to stored values of an output. */

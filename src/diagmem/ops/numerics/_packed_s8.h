@@ -9,9 +9,8 @@
  * multiplier, an addend and a shift.
  *
  * Where numbers allow it, blocks are shorter and faster: the start of 256 times a sum has all in it that is ever added,
- * each channel has a multiplier, and one shift is that of all. There a may have all its signs changed, for 256 * a + b to
- * fit. Of blocks with channels that must be rounded the second
- * multiplier is odd. */
+ * each channel has a multiplier, and one shift is that of all. There a may have all its signs changed, for 256 * a + b
+ * to fit. Of blocks with channels that must be rounded the second multiplier is odd. */
 #ifndef DIAGMEM_PACKED_S8_H
 #define DIAGMEM_PACKED_S8_H
 
