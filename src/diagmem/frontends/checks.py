@@ -53,6 +53,8 @@ def _check_activation(where: str, tensor: Tensor) -> None:
 def check_wiring(graph: Graph) -> None:
     """Every tensor has one source, and every read comes after it in the file's order (so there are no cycles)."""
     known = {t.index for t in graph.tensors if t.is_constant or t.is_variable} | set(graph.inputs)
+    if len({*graph.inputs}) < len(graph.inputs):
+        raise ModelError("an input of the model is named twice; such models are not supported")
     for tensor in (graph.tensors[i] for i in graph.inputs):
         if tensor.is_variable:
             raise ModelError(f"tensor {tensor.index} '{tensor.label}': a graph input cannot be a variable")

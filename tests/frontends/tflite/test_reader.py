@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,8 @@ from diagmem.frontends.tflite import has_shapes_of_file, parse
 from diagmem.model.errors import ModelError, PlanError
 from diagmem.model.graph import DType, Graph
 from tests.frontends.tflite.flat import FlatModel, FlatOp, FlatTensor
+from tests.networks import Net
+from tests.tflite_files import file_of
 
 T = FlatTensor
 RELU = FlatOp("RELU", [0], [1])
@@ -248,3 +251,12 @@ def test_odd_names_are_kept_and_printed_on_one_line() -> None:
     assert graph.tensors[0].name == 'a"\n<script>'
     assert graph.tensors[0].label == 'a"\\n<script>'
     assert graph.tensors[1].label == "tensor 1"
+
+
+def test_an_input_that_is_named_twice_is_refused() -> None:
+    """Its values could come from two places."""
+    net = Net()
+    x = net.input(1, 4)
+    graph = net.graph(net.relu(x))
+    with pytest.raises(ModelError, match="an input of the model is named twice"):
+        parse(file_of(replace(graph, inputs=(x, x))), "model")

@@ -166,8 +166,7 @@ class _Reader:
             self.op(Op(i, _checked_name(i, codes, operator), *wires), operator, tensors)
             for i, (operator, wires) in enumerate(zip(operators, wiring, strict=True))
         )
-        # Converters do not know what custom operations make, and write any shape for it, or none. Some write none where
-        # it is open, which looks like that of a number.
+        # Converters write any shape for what custom operations make, and some write none where it is open.
         made = {t: op.kind for op in ops for t in op.outputs}
         self.dynamic |= {t for t in made if made[t].startswith(CUSTOM) or not (number or tensors[t].shape)}
         return Graph(name, tensors, ops, inputs, outputs)

@@ -122,8 +122,7 @@ def require_same_quantisation(tensors: Sequence[Tensor]) -> None:
 
 
 def channel_scales(filters: Tensor, axis: int) -> tuple[float, ...]:
-    """A filter's scale for each of its channels along `axis`; its zero points must be 0, unless it is unsigned, or
-    computed."""
+    """A filter's scale for each of its channels along `axis`; its zero points must be 0 if it is a signed constant."""
     found = quantisation_of(filters)
     if any(found.zero_points) and _is_symmetric(filters):
         raise Unsupported(f"filter '{filters.label}' has a zero point other than 0")
