@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from pathlib import Path
 
-from diagmem.planning.options import Options
+from diagmem.planning.options import OF_A_PLAN
 
 PAGE = Path(__file__).parents[2] / "docs" / "options.md"
 
@@ -13,10 +12,9 @@ PAGE = Path(__file__).parents[2] / "docs" / "options.md"
 def rows() -> list[str]:
     """The table of the page, as it should be."""
     found = []
-    for option in fields(Options):
-        about = option.metadata
-        value = about["unit"] or ", ".join(about["choices"]) or "true, false"
-        found.append(f"| `{option.name}` | {value} | {about['meaning'].replace('  [', ' [')} |")
+    for option in OF_A_PLAN.values():
+        value = option.unit or ", ".join(option.choices) or "true, false"
+        found.append(f"| `{option.name}` | {value} | {option.meaning.replace('  [', ' [')} |")
     return found
 
 

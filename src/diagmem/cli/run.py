@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,30 +25,26 @@ SHOWN_RUNS, SHOWN_VALUES, SHOWN_CLASSES = 10, 5, 12
 """Of one's own data, as far as it is shown where nobody asks for scores."""
 
 
-class _PixelsParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore]
+def _pixels(value: str) -> tuple[float, float]:
     """What the darkest and the brightest value of a picture become."""
-
-    name = "pixels"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, float]:
-        low, mark, high = str(value).partition("..")
-        try:
-            found = float(low), float(high)
-        except ValueError:
-            found = 0.0, 0.0
-        if not mark or not -1e6 <= found[0] < found[1] <= 1e6:
-            self.fail(f"'{one_line(str(value))}' is no range; such as 0..255, 0..1 or -1..1.", param, ctx)
-        return found
+    found = re.fullmatch(r"(-?[\d.]+?)\.\.(-?[\d.]+)", value)
+    try:
+        low, high = map(float, found.groups() if found else ())
+    except ValueError:
+        low = high = 0.0
+    if not -1e6 <= low < high <= 1e6:
+        raise click.BadParameter(f"'{one_line(value)}' is no range; such as 0..255, 0..1 or -1..1.")
+    return low, high
 
 
-@command_of("run", places=PlacesParameter(RUN_PLACES), pixels=_PixelsParameter())
+@command_of("run", places=PlacesParameter(RUN_PLACES))
 def command(
     sources: list[Source],
     places: list[str],
     data: Path,
     output: Path | None,
     raw: bool,
-    pixels: tuple[float, float] | None,
+    pixels: str | None,
     labels_path: Path | None,
     against: str | None,
     plan_path: Path | None,
@@ -62,7 +59,7 @@ def command(
         raise click.UsageError(f"{one_line(str(output))}: outputs are written as .npy or .npz.")
     if against is not None and raw:
         raise click.UsageError("Stored values mean something else to another model: --against takes real numbers.")
-    asked = {"raw": raw, "pixels": pixels, "plan": plan_path, "labels_path": labels_path}
+    asked = {"raw": raw, "pixels": pixels and _pixels(pixels), "plan": plan_path, "labels_path": labels_path}
     found = _run(sources, places, data, options, against, asked)
     files = {} if output is None else {output: _array_file(found[0], output, raw)}
     is_judged = labels_path is not None or against is not None or len(found) > 1

@@ -107,9 +107,9 @@ def _verify_outside(
                 run_on_data(sources[0], data, options, on=on, plan=plan_path, tell=bar.tell)
                 for on in places or ["host"]
             )
-            found = [compared_with_file(one, expect, tolerance) for one in ran]
-            told = {"ok": all(one.ok for one in found), "runs": [one.to_json() for one in found]}
-            lines = _expected_lines(found)
+            runs = [compared_with_file(one, expect, tolerance) for one in ran]
+            told = {"ok": all(one.ok for one in runs), "runs": [one.to_json() for one in runs]}
+            lines = _expected_lines(runs)
     show(json_path, lambda: told, lines, status=0 if told["ok"] else ANSWER_IS_NO)
 
 
@@ -121,52 +121,52 @@ def _log(path: str) -> str:
 
     if path != STANDARD_INPUT:
         return content_of(path, LARGEST_LOG_BYTES).decode(errors="replace")
-    left, lines, garbled = LARGEST_LOG_BYTES, list[bytes](), ""
+    left, text, garbled = LARGEST_LOG_BYTES, "", ""
     while left > 0 and (line := sys.stdin.buffer.readline(left)):
-        left -= len(line)
-        if b"diagmem selftest" in line:
-            lines = []
-        lines.append(line)
-        if b"result" in line:
-            text, lines = b"".join(lines).decode(errors="replace"), []
+        left, said = left - len(line), line.decode(errors="replace")
+        text = said if "diagmem selftest" in said else text + said
+        if "result" in said:
             try:
                 last_report(text)
             except LogError:
-                garbled = text if "diagmem selftest" in text else garbled
+                text, garbled = "", garbled or text
             else:
                 return text
-    return b"".join(lines).decode(errors="replace") if lines and not garbled else garbled
+    return garbled or text
 
 
 def _board_lines(found: BoardReport) -> Iterator[str | Table]:
     ops = count_text(len(found.ops), "op")
-    yield (
-        f"board: OK, {ops} in {count_text(found.runs, 'run')} as they should be"
-        if found.ok
-        else (f"board: FAILED, {found.failure}")
-    )
+    verdict = f"OK, {ops} in {count_text(found.runs, 'run')} as they should be"
+    yield f"board: {verdict if found.ok else f'FAILED, {found.failure}'}"
     yield ""
-    cycles = found.cycles
+    cycles, predicted = found.cycles, found.predicted_cycles
     rows = [
         (
             str(op.node.op.number),
             op.node.op.kind,
             "" if op.cycles is None else f"{op.cycles:,}",
+            "" if op.predicted_cycles is None else f"{op.predicted_cycles:,}",
+            ""
+            if op.cycles is None or not op.predicted_cycles
+            else f"{100 * (op.cycles / op.predicted_cycles - 1):+.1f} %",
             "" if op.cycles is None or not cycles else f"{100 * op.cycles / cycles:.1f} %",
             "" if op.equal else "DIFFERS",
         )
         for op in found.ops
     ]
-    columns = (number("op"), Column("kind"), number("cycles", 1), number("share", 1), Column("", 1))
+    numbers = (number("cycles", 1), number("predicted", 1), number("more", 2), number("share", 3))
+    columns = (number("op"), Column("kind"), *numbers, Column("", 1))
     yield Table(columns, rows, [n for n, op in enumerate(found.ops) if not op.equal])
     yield ""
     ram = found.cost.ram
     yield f"arena {found.arena_bytes:,} B written to, of {ram.arena_bytes:,}"
     if found.stack_bytes is not None:
         bound = f", predicted at most {ram.stack_bytes:,}" if ram.stack_bytes else ""
-        yield f"stack {found.stack_bytes:,} B{bound}"
+        yield f"stack {'at least ' * found.is_stack_full}{found.stack_bytes:,} B{bound}"
     if cycles is not None:
-        yield f"cycles {cycles:,}"
+        beside = f", predicted {predicted:,} ({100 * (cycles / predicted - 1):+.1f} %)" if predicted else ""
+        yield f"cycles {cycles:,}{beside}"
 
 
 def _expected_lines(found: Sequence[Expected]) -> Iterator[str | Table]:

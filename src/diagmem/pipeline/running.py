@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from diagmem.verification.oracles import LITERT, ONNXRUNTIME, TFLM, outputs_in
 from diagmem.verification.places import HOST
 from diagmem.verification.profile import check_runs_on
 from diagmem.verification.recordings import Pixels, Recording, expected_outputs, labels, recordings
-from diagmem.verification.running import Given, Running, Runs, named, taken
+from diagmem.verification.running import Given, Running, named, taken
 from diagmem.verification.scores import Made, Score, compared, judged
 from diagmem.verification.selftest import BoardReport, reported, selftest_of
 
@@ -98,8 +98,14 @@ class _Place:
         again = ends[:-1] if self.graph.variables else []
         found: Sequence[Sequence[Array]]
         if self.name == HOST and self.costs is not None:
+            found = []
             with Running(self.costs.firmware) as net:
-                found = list(_one_by_one(net, runs, {0, *again}, tell))
+                for number, run in enumerate(runs):
+                    if not number % 64:  # Telling takes longer than a small run.
+                        tell("running", number, len(runs))
+                    if number in again:
+                        net.reset()
+                    found += net.stored([run])
         else:
             tell(self.name, 0, 0)
             try:
@@ -111,19 +117,6 @@ class _Place:
             except DiagmemError as error:
                 raise PlanError(f"{self.name}: {error}") from error
         return [found[end - count : end] for end, count in zip(ends, counts, strict=True)]
-
-
-def _one_by_one(net: Running, runs: Runs, again: Collection[int], tell: Tell) -> Iterator[list[Array]]:
-    for number, run in enumerate(runs):
-        if not number % TOLD_EVERY:
-            tell("running", number, len(runs))
-        if number in again:
-            net.reset()
-        yield from net.stored([run])
-
-
-TOLD_EVERY = 64
-"""Runs: telling takes longer than a small run."""
 
 
 @dataclass(frozen=True)
@@ -236,16 +229,10 @@ def selftest_for(costs: Costs, inputs: int | str | Path) -> SelfTest:
     return selftest_of(program, len(found[0].runs), stack_bytes, found[0].runs)
 
 
-def read_board(model: Model, log: str, *, inputs: str | Path | None = None, **options: Any) -> BoardReport:
-    """What a board has said in its self-test, beside what it should have: `log` is the text of its serial port.
-    `inputs`: the file that the test was made with, if it was. The options are those that the C was emitted with."""
-    return board_report(source_of(model), log, Options.of(options), inputs=inputs)
-
-
 def board_report(
     source: Source, log: str, options: Options, *, plan: GivenPlan | None = None, inputs: str | Path | None = None
 ) -> BoardReport:
-    """As `read_board`."""
+    """What a board has said in its self-test, the text of its serial port. `inputs`: the file of the test, if any."""
     costs = _costs(source, plan, options)
     test = selftest_for(costs, inputs) if inputs is not None else None
     return reported(costs, log, test)

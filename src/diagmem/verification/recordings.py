@@ -116,13 +116,6 @@ class _Sound(NamedTuple):
     hertz: int
 
 
-PCM, FLOAT, EXTENSIBLE = 1, 3, 0xFFFE
-"""Formats of a WAV file. The last one stands for another, which is told further on."""
-
-OPEN_END = 2**32 - 1
-"""The length that is told where it was not known yet."""
-
-
 def _wave(data: bytes) -> _Sound:
     """A WAV file of plain samples: whole numbers of 8 to 32 bits, or real ones."""
     if data[:4] != b"RIFF" or data[8:12] != b"WAVE":
@@ -131,22 +124,24 @@ def _wave(data: bytes) -> _Sound:
     while at + 8 <= len(data):
         name, size = struct.unpack_from("<4sI", data, at)
         chunks.setdefault(name, data[at + 8 : at + 8 + size])
-        if len(chunks[name]) < size < OPEN_END and name in (b"fmt ", b"data"):
+        # A length that was not known yet is told as the largest.
+        if len(chunks[name]) < size < 2**32 - 1 and name in (b"fmt ", b"data"):
             raise DataError(f"it is a WAV file that ends {size - len(chunks[name]):,} bytes early")
         at += 8 + size + size % 2
     told, raw = chunks.get(b"fmt ", b""), chunks.get(b"data")
     if len(told) < 16 or raw is None:
         raise DataError("it is a WAV file without format or samples")
     sort, channels, hertz, _, frame_bytes, bits = struct.unpack_from("<HHIIHH", told)
-    if sort == EXTENSIBLE and len(told) >= 26:
+    pcm, real, elsewhere = 1, 3, 0xFFFE
+    if sort == elsewhere and len(told) >= 26:
         sort = int.from_bytes(told[24:26], "little")
-    is_known = bits in {PCM: (8, 16, 24, 32), FLOAT: (32, 64)}.get(sort, ())
+    is_known = bits in {pcm: (8, 16, 24, 32), real: (32, 64)}.get(sort, ())
     if not is_known or frame_bytes != channels * bits // 8 or not channels:
         raise DataError(
             f"its samples have {bits} bits in format {sort}; 8, 16, 24 or 32 bits, or real numbers are read"
         )
     raw = raw[: len(raw) // frame_bytes * frame_bytes]
-    if sort == FLOAT:
+    if sort == real:
         found = np.frombuffer(raw, f"<f{bits // 8}").astype(np.float64)
     elif bits == 8:
         found = (np.frombuffer(raw, np.uint8).astype(np.float64) - 128) / 128

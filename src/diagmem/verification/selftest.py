@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,9 @@ from diagmem.model.graph import DType, Node
 from diagmem.ops import node_macs
 from diagmem.ops.kind import Array
 from diagmem.verification.harness import held
+from diagmem.verification.profile import profiled
 from diagmem.verification.reference import runs
+from diagmem.verification.tools import ToolError
 
 CANDIDATES = [
     *(Pattern(seed, cell, 256) for seed in range(3) for cell in (0, 4, 8, 2, 6, 10)),
@@ -30,8 +32,13 @@ CANDIDATES = [
 MOST_MACS = 500_000_000
 """Of all inputs that are tried: numpy takes some seconds for them."""
 
-LEAST_STACK_BYTES, STACK_SLACK_BYTES = 512, 256
-"""Painted at least, and beyond what is predicted."""
+LEAST_STACK_BYTES, STACK_SLACK_BYTES, STACK_HELD_BYTES = 512, 256, 64
+"""Painted at least, and beyond what is predicted; above that, what the test itself holds counts as used."""
+
+
+def painted_bytes(stack_bytes: int | None) -> int:
+    """Of the stack. `stack_bytes`: that a run is predicted to take."""
+    return max(LEAST_STACK_BYTES, stack_bytes or 0) + STACK_SLACK_BYTES
 
 
 def selftest_of(
@@ -44,11 +51,11 @@ def selftest_of(
         raise PlanError("a self-test runs on one core: plan without --cores")
     if any(use.pool.is_external for use in program.pools.uses):
         raise PlanError("a self-test has memory of its own: leave out buffers in the firmware's")
-    painted = max(LEAST_STACK_BYTES, stack_bytes or 0) + STACK_SLACK_BYTES
+    painted = painted_bytes(stack_bytes)
     if given is not None:
         data = b"".join(values.tobytes() for run in given for values in run)
         told = [(None, crcs(program, values), _ranges(program, values)) for values in runs(program.model, given)]
-        return SelfTest(data, [expected for _, expected, _ in told], painted, _reach(program, told))
+        return SelfTest(data, [crc for _, crc, _ in told], painted, _reach(program, told))
     tensors = [program.graph.tensors[t] for t in program.graph.inputs]
     macs = max(1, sum(map(node_macs, program.model.nodes)))
     tried = CANDIDATES[: max(count, min(len(CANDIDATES), MOST_MACS // macs))]
@@ -65,8 +72,7 @@ def selftest_of(
     if not found:
         raise PlanError("no drawn input gives finite numbers everywhere; give one with --input")
     chosen = found[:count] if program.states else _covering(found, count)
-    patterns, expected = [pattern for pattern, *_ in chosen], [expected for _, expected, _ in chosen]
-    return SelfTest(patterns, expected, painted, _reach(program, chosen))
+    return SelfTest([p for p, *_ in chosen], [crc for _, crc, _ in chosen], painted, _reach(program, chosen))
 
 
 def _ranges(program: Program, values: Mapping[int, Array]) -> Array:
@@ -78,13 +84,10 @@ def _ranges(program: Program, values: Mapping[int, Array]) -> Array:
 def _reach(program: Program, found: Sequence[tuple[Any, list[int], Array]]) -> float | None:
     """How much of what their types hold outputs of 8 and 16 bits go through, on average; None where there are none."""
     ranges = np.stack([ranges for *_, ranges in found])
-    tensors = [t for node in program.nodes for t in node.outputs]
+    tensors, stored = [t for n in program.nodes for t in n.outputs], (DType.INT8, DType.UINT8, DType.INT16)
     wide = ranges[:, :, 1].max(axis=0) - ranges[:, :, 0].min(axis=0)
-    shares = [w / (2 ** (8 * t.dtype.size_bytes) - 1) for t, w in zip(tensors, wide, strict=True) if t.dtype in STORED]
+    shares = [w / (2 ** (8 * t.dtype.size_bytes) - 1) for t, w in zip(tensors, wide, strict=True) if t.dtype in stored]
     return float(np.mean(shares)) if shares else None
-
-
-STORED = (DType.INT8, DType.UINT8, DType.INT16)
 
 
 def _covering(found: Sequence[tuple[Pattern, list[int], Array]], count: int) -> list[tuple[Pattern, list[int], Array]]:
@@ -123,11 +126,12 @@ class LogError(DiagmemError):
 
 @dataclass(frozen=True, slots=True)
 class BoardOp:
-    """An op as a board ran it: `cycles`: the median of its runs, None where nothing counted them. `equal`: in all runs
-    to what it must make."""
+    """An op as a board ran it: `cycles`: the median of its runs, None where nothing counted them; `predicted_cycles`:
+    None where there is no estimate. `equal`: in all runs to what it must make."""
 
     node: Node
     cycles: int | None
+    predicted_cycles: int | None
     equal: bool
 
 
@@ -149,25 +153,24 @@ class BoardReport:
         return self.failure is None
 
     @property
+    def is_stack_full(self) -> bool:
+        """All that was painted was written to: it may be more."""
+        return (self.stack_bytes or 0) >= painted_bytes(self.cost.ram.stack_bytes) + STACK_HELD_BYTES
+
+    @property
     def cycles(self) -> int | None:
-        found = [op.cycles for op in self.ops if op.cycles is not None]
-        return sum(found) if found else None
+        return sum(op.cycles or 0 for op in self.ops) or None
+
+    @property
+    def predicted_cycles(self) -> int | None:
+        return sum(op.predicted_cycles or 0 for op in self.ops) or None
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "model": self.model,
-            "ok": self.ok,
-            "failure": self.failure,
-            "runs": self.runs,
-            "arena_bytes": self.arena_bytes,
-            "stack_bytes": self.stack_bytes,
-            "cycles": self.cycles,
-            "cost": self.cost.to_json(),
-            "ops": [
-                {"index": op.node.op.number, "kind": op.node.op.kind, "cycles": op.cycles, "equal": op.equal}
-                for op in self.ops
-            ],
-        }
+        of_all = ("model", "ok", "failure", "runs", "arena_bytes", "stack_bytes", "cycles", "predicted_cycles")
+        of_op = ("cycles", "predicted_cycles", "equal")
+        ops = [(op.node.op, {name: getattr(op, name) for name in of_op}) for op in self.ops]
+        told = [{"index": op.number, "kind": op.kind, **found} for op, found in ops]
+        return {**{name: getattr(self, name) for name in of_all}, "cost": self.cost.to_json(), "ops": told}
 
 
 LARGEST_LOG_BYTES, LONGEST_LINE = 2**24, 4096
@@ -182,14 +185,6 @@ LINE = re.compile(
 """A line of a report. Terminals put the time before it, or a colour."""
 
 
-def lines_of_reports(text: str) -> Iterator[str]:
-    """What may be lines of a report, without what others have printed."""
-    for line in text.splitlines():
-        found = LINE.search(ANSI.sub("", line).rstrip()) if len(line) <= LONGEST_LINE else None
-        if found is not None:
-            yield found[1]
-
-
 def is_whole(lines: Sequence[str]) -> bool:
     """Whether these lines are a report from its first to its last one, each as it was sent."""
     *before, last = lines
@@ -201,19 +196,20 @@ def is_whole(lines: Sequence[str]) -> bool:
 def last_report(log: str) -> list[str]:
     """The lines of the last whole report in what came over a serial port."""
     begun: list[list[str]] = []
-    for line in lines_of_reports(log):
+    texts = (ANSI.sub("", text).rstrip() for text in log.splitlines() if len(text) <= LONGEST_LINE)
+    for line in (found[1] for found in map(LINE.search, texts) if found is not None):
         if re.fullmatch(BEGIN, line):
             begun.append([])
         if begun and not (begun[-1] and begun[-1][-1].startswith("result")):
             begun[-1].append(line)
-    found = next((lines for lines in reversed(begun) if is_whole(lines)), None)
-    if found is None:
-        ends = any(lines[-1].startswith("result") for lines in begun)
-        why = "text was lost or garbled on its way" if ends else "it begins, and does not come to its end"
-        raise LogError(
-            f"there is no whole report of a self-test: {why if begun else 'no line is `diagmem selftest 1 NAME`'}"
-        )
-    return found
+    for lines in reversed(begun):
+        if is_whole(lines):
+            return lines
+    ends = any(lines[-1].startswith("result") for lines in begun)
+    why = "text was lost or garbled on its way" if ends else "it begins, and does not come to its end"
+    raise LogError(
+        f"there is no whole report of a self-test: {why if begun else 'no line is `diagmem selftest 1 NAME`'}"
+    )
 
 
 def reported(costs: Costs, log: str, test: SelfTest | None = None) -> BoardReport:
@@ -230,6 +226,16 @@ def reported(costs: Costs, log: str, test: SelfTest | None = None) -> BoardRepor
             "with which the C was emitted"
         )
     return _judged(costs, lines, _wanted(program, inputs, test))
+
+
+def _predicted(costs: Costs) -> Mapping[int, int]:
+    """Op, by its index in the file -> cycles that are predicted for it, where its core is emulated here."""
+    core = costs.plan.options.core
+    try:
+        found = profiled(costs, core.cpu if core else "").ops
+    except (PlanError, ToolError):
+        return {}
+    return {op.node.op.number: op.cycles for op in found if op.cycles is not None}
 
 
 def _wanted(program: Program, told: str, test: SelfTest | None) -> Sequence[Sequence[int]]:
@@ -263,7 +269,7 @@ def _judged(costs: Costs, lines: Sequence[str], wanted: Sequence[Sequence[int]])
         told = "lines of its own" if missing is None else f"no line for op {missing[1]} in run {missing[0]}"
         raise LogError(f"the report has {told}: was text lost?")
     wrong: dict[int, int] = {}
-    ops = []
+    ops, predicted = [], _predicted(costs) if any(int(rest[1]) for rest in said.values()) else {}
     for place, node in enumerate(program.nodes):
         of_runs = [said[run, node.op.number] for run in range(len(wanted))]
         bad = [run for run, (crc, *_) in enumerate(of_runs) if int(crc, 16) != wanted[run][place]]
@@ -271,12 +277,12 @@ def _judged(costs: Costs, lines: Sequence[str], wanted: Sequence[Sequence[int]])
             wrong[place] = bad[0]
         # Interrupts come now and then, and the first run finds caches empty.
         cycles = sorted(int(cycles) for _, cycles, _ in of_runs)[len(of_runs) // 2]
-        ops.append(BoardOp(node, cycles or None, not bad))
+        ops.append(BoardOp(node, cycles or None, predicted.get(node.op.number), not bad))
     failure = None
     if wrong:
         place = min(wrong, key=lambda place: (wrong[place], place))
         failure = f"{program.nodes[place].label} is the first that differs, in run {wrong[place]}"
     elif "guards ok" not in lines:
         failure = "something wrote beyond the arena"
-    ran, stack = len(wanted), numbers["stack"] or None
-    return BoardReport(program.model.name, costs.on(), ran, tuple(ops), numbers["arena"], stack, failure)
+    whose = program.model.name, costs.on(), len(wanted)
+    return BoardReport(*whose, tuple(ops), numbers["arena"], numbers["stack"] or None, failure)

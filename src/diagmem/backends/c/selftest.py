@@ -126,7 +126,6 @@ def selftest_files(program: Program, test: SelfTest, name: str) -> dict[str, str
     steps = [step.op for step in program.steps if step.op != PUSH]
     place = {op: n for n, op in enumerate(program.order)}
     tensors = [program.graph.tensors[t] for t in program.graph.inputs]
-    is_given = isinstance(test.inputs, bytes)
     given: dict[str, Any] = {
         "count": len(test.expected),
         "stack_bytes": test.stack_bytes,
@@ -143,13 +142,7 @@ def selftest_files(program: Program, test: SelfTest, name: str) -> dict[str, str
         "offsets": np.array([part.offset for part in found]),
         "offset_type": f"uint{8 * program.offset_bytes}_t",
         "given": np.frombuffer(test.inputs, np.uint8) if isinstance(test.inputs, bytes) else None,
-        "patterns": []
-        if is_given
-        else [
-            {"firsts": [p.first(n) for n in range(len(tensors))], "cell": p.cell, "contrast": p.contrast}
-            for p in test.inputs
-            if isinstance(p, Pattern)
-        ],
+        "patterns": [(p, [p.first(n) for n in range(len(tensors))]) for p in test.inputs if isinstance(p, Pattern)],
         "input_bytes": sum(tensor.size_bytes for tensor in tensors),
         "inputs": [
             {"drawn": _DRAWN.get(tensor.dtype, "wide >> 15").format(C_TYPES[tensor.dtype])} for tensor in tensors
@@ -167,21 +160,18 @@ _DRAWN = {
 """16 bits as a value of a type, in C; `_typed` is the same in numpy."""
 
 
-KIND_BYTES, PATTERN_BYTES = 16, 8
-"""In C."""
-
-
 def selftest_bytes(program: Program, test: SelfTest) -> int:
     """Of constants, beside the code."""
     found, ops = list(parts(program)), len(program.order)
     steps = sum(step.op != PUSH for step in program.steps)
-    drawn = len(test.expected) * (PATTERN_BYTES + 4 * len(program.graph.inputs))
+    # A pattern takes 8 bytes in C, a kind 16.
+    drawn = len(test.expected) * (8 + 4 * len(program.graph.inputs))
     return (
         (len(test.inputs) if isinstance(test.inputs, bytes) else drawn)
         + (4 * len(test.expected) + 2) * ops
         + steps * (2 if program.visits else 1)
         + len(found) * (1 + program.offset_bytes)
-        + KIND_BYTES * len({part.kind for part in found})
+        + 16 * len({part.kind for part in found})
     )
 
 
