@@ -53,6 +53,8 @@ static DIAGMEM_APART int8_t diagmem_even_of_sign(int32_t x, int32_t single) {
     ((m) < 0 ? diagmem_even_of_256(x, -(m) >> 1) : DIAGMEM_FITTED(x, (m) & -2, shift))
 #endif
 
+DIAGMEM_IN_ORDER
+
 static inline int32_t diagmem_times_256(int32_t x) {
     return (int32_t)((uint32_t)x << 8);
 }
@@ -64,5 +66,7 @@ static inline int32_t diagmem_plus_256_times(int32_t start, int32_t x) {
 static inline int32_t diagmem_minus(int32_t x, int32_t y) {
     return (int32_t)((uint32_t)x - (uint32_t)y);
 }
+
+DIAGMEM_IN_ANY_ORDER
 
 #endif
