@@ -19,9 +19,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from diagmem.costs.cycles import Clock, Spent
 from diagmem.targets import chip_named, timing_of
 from diagmem.verification import cortex_m, tools
-from diagmem.verification.cycles import Clock, Counted, Spent
+from diagmem.verification.cycles import Counted
 
 START = r"""
 #include <stdint.h>

@@ -66,7 +66,7 @@ def test_what_does_not_fit_says_what_would(shared: Path, monkeypatch: pytest.Mon
     done = call("plan", str(path), "--budget", "20K")
     assert done.returncode == 1
     assert done.stdout.splitlines()[0] == "vww_96_int8 in 20,480 B of RAM: does not fit, RAM short by 7,270 B"
-    assert "  input streamed      9,922 B   pushes 96 rows of 288 bytes  (--input-rows)" in done.stdout
+    assert "  input streamed     9,922 B  pushes 96 rows of 288 B (--input-rows)" in done.stdout
     words = next_words(done.stdout)
     assert words == ["emit", "c", str(path), "--input-rows", "-o", "firmware"]
     assert json.loads(call(*words, "--json", "-").stdout)["arena_bytes"] == 9922

@@ -14,7 +14,9 @@ import pytest
 
 import diagmem
 from diagmem import pipeline
+from diagmem.costs import ms_text
 from diagmem.frontends.source import Source
+from diagmem.targets import chip_named
 from diagmem.verification import tools
 from tests.backends.c.models import compiler
 from tests.cli.calling import call
@@ -65,6 +67,10 @@ LEAST_ELSEWHERE, MOST_ELSEWHERE = 0.55, 2.2
 """The same of code on other cores: soft-float routines are not counted."""
 
 FLAGS = ("-mthumb", "-mcpu=cortex-m4", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16", "-std=c99")
+
+TIME = ("cycles", "flash_wait_cycles", "ms", "uj")
+MOST_OFF = 0.05
+"""How far an estimate of cycles may be from those that the emulator counted."""
 
 Cost = dict[str, Any]
 
@@ -136,6 +142,9 @@ def test_all_tell_the_same(name: str, way: str, model_at: Any, tmp_path: Path) -
     assert_page_tells(files["report.html"].decode(), cost)
     layers = made.costs.layers()
     assert sum(layer.macs for layer in layers) == cost["macs"] == plan["macs"]
+    if cost["cycles"] is not None:
+        assert sum(layer.cycles or 0 for layer in layers) == pytest.approx(cost["cycles"], abs=len(layers))
+        assert sum(layer.ms or 0 for layer in layers) == pytest.approx(cost["ms"])
     if way == "external":  # There is no C of it.
         return
     assert sum(layer.weights_bytes or 0 for layer in layers) == cost["flash"]["weights_bytes"]
@@ -153,7 +162,8 @@ def test_all_tell_the_same(name: str, way: str, model_at: Any, tmp_path: Path) -
     assert profile["instructions"] == run["cost"]["instructions"] >= sum(op["instructions"] for op in profile["ops"])
     assert sum(op["macs"] for op in profile["ops"]) == cost["macs"]
     if way in TARGETS:
-        assert {**run["cost"], "instructions": None} == cost
+        assert_time_is_near(cost, run["cost"])
+        assert {**run["cost"], **{name: cost[name] for name in ("instructions", *TIME)}} == cost
     else:
         assert run["cost"]["macs"] == cost["macs"]
         for part in ("ram", "flash"):
@@ -176,7 +186,8 @@ def test_two_plans_are_told_apart_as_each_is_told(model_at: Any, tmp_path: Path)
         assert found["cost"] == {"before": costs[0], "after": costs[1]}
         for part, figure in (("ram", "arena_bytes"), ("ram", "stack_bytes"), ("flash", "code_bytes")):
             assert found[figure] == {"before": costs[0][part][figure], "after": costs[1][part][figure]}
-        assert found["macs"] == {"before": costs[0]["macs"], "after": costs[1]["macs"]}
+        for figure in ("macs", "cycles"):
+            assert found[figure] == {"before": costs[0][figure], "after": costs[1][figure]}
         assert found["ops"]
 
 
@@ -220,13 +231,38 @@ def assert_screen_tells(screen: str, cost: Cost) -> None:
         parts = {key.removesuffix("_bytes"): value for key, value in part.items() if key != "total_bytes"}
         assert told == {name: in_kb(value) for name, value in parts.items() if value}
 
+    time = re.search(r"^  time +([\d.,]+) ms (?:± [\d.]+ %|\(not validated\)) +([\d,]+) cycles", screen, re.MULTILINE)
+    assert (time is None) == (cost["cycles"] is None)
+    if time is not None:
+        assert (time[1], time[2]) == (ms_text(cost["ms"]), f"{cost['cycles']:,}")
+        assert re.search(rf"^> .* {re.escape(time[1])} ms ", screen, re.MULTILINE) or "how it runs" not in screen
+
 
 def in_kb(size_bytes: int) -> str:
     return f"{size_bytes / 1024:,.1f}"
 
 
+def assert_time_is_near(cost: Cost, counted: Cost) -> None:
+    """What is known of the time of a run, estimated and counted."""
+    for name in TIME:
+        assert (cost[name] is None) == (counted[name] is None)
+    assert cost["error_percent"] == counted["error_percent"]
+    for told in (cost, counted):
+        assert told["ms"] == pytest.approx(told["cycles"] / told_mhz(told))
+    assert cost["cycles"] == pytest.approx(counted["cycles"], rel=MOST_OFF)
+    if cost["flash_wait_cycles"] is not None:
+        assert abs(cost["flash_wait_cycles"] - counted["flash_wait_cycles"]) <= MOST_OFF * counted["cycles"]
+
+
+def told_mhz(cost: Cost) -> float:
+    """Thousands of cycles in a millisecond."""
+    return 1000 * (chip_named(cost["target"]).mhz or 0)
+
+
 def assert_page_tells(page: str, cost: Cost) -> None:
     assert f"{cost['macs']:,} multiply-accumulates" in page
+    if cost["cycles"] is not None:
+        assert f"({cost['cycles']:,} cycles" in page
     flash = page[page.index('<th scope="col">Flash</th>') :]
     told = dict(re.findall(r'<th scope="row">(\w+)</th><td class="number">([\d,]+)', flash[: flash.index("</tbody>")]))
     parts = {name: cost["flash"][f"{name}_bytes"] for name in ("weights", "tables", "code")}

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from diagmem import pipeline
+from diagmem.costs.cycles import Clock, Spent
 from diagmem.model.errors import PlanError
 from diagmem.targets import CORES, chip_named, chips, timing_of
-from diagmem.verification.cycles import RECORD, Clock, Code, Counted, Spent
+from diagmem.verification.cycles import RECORD, Code, Counted, plugin_arguments
 from tests.backends.c.models import tiny
 
 needs_emulator = pytest.mark.skipif(
@@ -236,5 +237,5 @@ def test_a_cache_that_is_not_known(tmp_path: Path) -> None:
 def test_what_the_plugin_is_told() -> None:
     timing, chip = timing_of("cortex-m4f"), chip_named("NUCLEO-L4R5ZI")
     assert timing is not None
-    told = list(Clock(timing, chip).plugin_arguments(0, 4096))
+    told = list(plugin_arguments(Clock(timing, chip), 0, 4096))
     assert told[1:] == ["flash=0", "size=4096", "miss=5", "hidden=4", "shared=0", "code=128:128:8", "data=32:32:8"]

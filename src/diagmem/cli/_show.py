@@ -18,7 +18,7 @@ from diagmem.cli._files import write_files
 from diagmem.model.errors import one_line
 
 if TYPE_CHECKING:
-    from diagmem.costs import Cost
+    from diagmem.costs import Cost, Layer
     from diagmem.model.graph import Graph
 
 ANSWER_IS_NO, BAD_INPUT = 1, 2
@@ -141,27 +141,33 @@ def cost_lines(cost: Cost) -> Iterator[str]:
     if cost.float32:
         yield f"float {cost.float32}"
     if cost.cycles is not None:
-        yield f"time  {time_text(cost)}"
-
-
-def time_text(cost: Cost) -> str:
-    """`5.1 ms (614,400 cycles, 12 % of them waiting on flash), 280 uJ, within 3 % of boards`, as far as it is known."""
-    cycles = f"{cost.cycles:,} cycles"
-    if cost.flash_wait_cycles is not None:
-        cycles += f", {cost.flash_wait_cycles / max(1, cost.cycles or 0):.0%} of them waiting on flash"
-    elif cost.target is not None:
-        cycles += ", without those that wait on flash"
-    shown = cycles if cost.ms is None else f"{ms_text(cost.ms)} ms ({cycles})"
-    energy = "" if cost.uj is None else f", {cost.uj:,.0f} uJ"
-    error = f"±{cost.error_percent:g} %" if cost.error_percent is not None else "not validated"
-    return f"{shown}{energy}; {error}"
-
-
-def ms_text(ms: float) -> str:
-    """With three digits that count."""
-    return f"{ms:,.0f}" if ms >= 100 else f"{ms:.3g}"
+        energy = "" if cost.uj is None else f", {cost.uj:,.0f} uJ"
+        yield f"time  {cost.time_text}: {cost.cycles_text}{energy}"
 
 
 def count_text(count: int, what: str) -> str:
     """`1 op`, `2 ops`."""
     return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def layer_table(layers: Sequence[Layer]) -> Table:
+    """A line for each layer, in the order in which they begin."""
+    from diagmem.costs import ms_text
+
+    columns = (
+        *(number("op"), Column("kind"), Column("output", 2), number("MACs"), number("weights", 1)),
+        *(number("live RAM"), number("instructions", 3), number("cycles", 2), number("ms"), number("share")),
+    )
+    rows = [
+        (
+            *(str(layer.index), one_line(layer.kind), shape_text(layer.shape), f"{layer.macs:,}"),
+            "-" if layer.weights_bytes is None else f"{layer.weights_bytes:,}",
+            f"{layer.live_bytes:,}",
+            "-" if layer.instructions is None else f"{layer.instructions:,}",
+            "-" if layer.cycles is None else f"{layer.cycles:,}",
+            "-" if layer.ms is None else ms_text(layer.ms),
+            f"{100 * layer.share:.1f} %",
+        )
+        for layer in layers
+    ]
+    return Table(columns, rows)

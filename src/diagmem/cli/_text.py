@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
-from diagmem.cli._show import Column, Table, count_text, number, op_text, shape_text, size_text, terminal_width
+from diagmem.cli._show import Column, Table, count_text, layer_table, number, op_text, size_text, terminal_width
 from diagmem.model.errors import one_line, shell_word
 from diagmem.model.schedule import PUSH
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from diagmem.backends.tflm.planned_file import EmbeddedPlan
     from diagmem.cli._limits import Fitting, Verdict
     from diagmem.cli.plan import Bad, Result
-    from diagmem.costs import Fit, Layer
+    from diagmem.costs import Fit
     from diagmem.pipeline.several import Together
     from diagmem.planning.plan import Form, Plan
     from diagmem.planning.planner import Planned, Way
@@ -371,7 +371,7 @@ def answer(missing: Mapping[str, int]) -> str:
 
 
 def bars(fit: Fit) -> Iterator[str]:
-    """RAM and flash, each as a part of what the chip has."""
+    """RAM and flash, each as a part of what the chip has, and the time of a run."""
     chip, ram, flash = fit.chip, fit.cost.ram, fit.cost.flash
     region, size = fit.region
     if fit.pools_missing is not None:
@@ -386,6 +386,8 @@ def bars(fit: Fit) -> Iterator[str]:
         head = f"  {what:<6}{of:<21} {bar:<{BAR_WIDTH}}  "
         sizes = ", ".join(f"{name} {part / 1024:,.1f}" for name, part in parts.items() if part)
         yield from wrap(head + sizes + note, SCREEN_WIDTH, subsequent_indent=" " * len(head), drop_whitespace=True)
+    if (cost := fit.cost).cycles is not None:
+        yield f"  {'time':<6}{cost.time_text:<{24 + BAR_WIDTH}}{cost.cycles_text}"
     notes = [f"not counted: {note}" for note in fit.cost.notes]
     if fit.pools_missing is None and fit.ram_left_bytes < 0 <= size - ram.total_bytes:
         notes.insert(0, f"{_kb(fit.ram_kept_bytes)} of the RAM must stay free for stack and data")
@@ -401,16 +403,28 @@ def _ways(result: Result) -> Iterator[str]:
     """Each way to run the model, with its arena and what it asks of the firmware."""
     if not result.ways:
         return
-    yield f"  {'how it runs':<16}{'arena':>11}   what your firmware does"
-    for way in result.ways:
+    times = [_time_of(result, way) for way in result.ways]
+    width = 9 if any(times) else 0
+    yield f"  {'how it runs':<15}{'arena':>11}{'time' if width else '':>{width}}  what your firmware does"
+    for way, time in zip(result.ways, times, strict=True):
         mark = ">" if way.is_chosen else " "
         if way.made is None:
-            first, *rest = wrap(way.reason, SCREEN_WIDTH - 32) or [""]
-            yield f"{mark} {way.name:<16}{'-':>11}   {first}"
-            yield from (" " * 32 + line for line in rest)
+            first, *rest = wrap(way.reason, SCREEN_WIDTH - 30 - width) or [""]
+            yield f"{mark} {way.name:<15}{'-':>11}{'':>{width}}  {first}"
+            yield from (" " * (30 + width) + line for line in rest)
         else:
-            yield f"{mark} {way.name:<16}{way.made.arena_bytes:>9,} B   {_asked_of_firmware(way)}"
+            yield f"{mark} {way.name:<15}{way.made.arena_bytes:>9,} B{time:>{width}}  {_asked_of_firmware(way)}"
     yield ""
+
+
+def _time_of(result: Result, way: Way) -> str:
+    """Of one run, where it is known."""
+    from diagmem import pipeline
+    from diagmem.costs import ms_text
+
+    is_asked = way.made and result.verdict.limits.chip
+    ms = pipeline.costs_of(result.source, way.made, is_measured=False).on().ms if way.made and is_asked else None
+    return "" if ms is None else f"{ms_text(ms)} ms"
 
 
 def _asked_of_firmware(way: Way) -> str:
@@ -418,8 +432,8 @@ def _asked_of_firmware(way: Way) -> str:
     if not made.plan.input_rows:
         return "fills the input, calls NAME_invoke()"
     (data,) = (made.model.tensors[t] for t in made.model.inputs[:1])
-    option = "" if way.is_chosen else "  (--input-rows)"
-    return f"pushes {data.rows} rows of {data.size_bytes // data.rows:,} bytes{option}"
+    option = "" if way.is_chosen else " (--input-rows)"
+    return f"pushes {data.rows} rows of {data.size_bytes // data.rows:,} B{option}"
 
 
 def _figures(result: Result) -> Iterator[Entry]:
@@ -437,23 +451,23 @@ def _figures(result: Result) -> Iterator[Entry]:
         peak = "a row of the input" if plan.peak_op == PUSH else op_text(plan.graph, plan.peak_op)
         hint = "" if result.why else "  (--why)"
         yield "set by", f"{one_line(peak, SCREEN_WIDTH - 2 - SCREEN_LABEL_WIDTH - len(hint))}{hint}"
-    yield from _most_work(result)
+    yield from _slowest(result)
     if made.untried and not result.ways:
         yield "row by row", made.untried
     if made.not_streamed and not result.ways:
         yield "input streamed", made.not_streamed
 
 
-def _most_work(result: Result) -> Iterator[Entry]:
+def _slowest(result: Result) -> Iterator[Entry]:
+    """The layers that take most of the time or, where that is not known, most of the work."""
     from diagmem.costs import Costs
 
-    nodes, macs = result.made.plan.graph.nodes, Costs.of(result.made).macs
-    most = sorted(macs, key=lambda op: -macs[op])[:2] if any(macs.values()) else []
-    shares = (
-        f"op {nodes[op].op.number} {nodes[op].op.kind} {100 * macs[op] / sum(macs.values()):.0f} %" for op in most
-    )
-    if most:
-        yield "most work", f"{', '.join(shares)}{'' if result.layers else '  (--layers)'}"
+    costs, nodes = result.verdict.costs or Costs.of(result.made), result.made.plan.graph.nodes
+    work, spent = costs.work
+    most, whole = sorted(work, key=lambda op: -work[op])[:2], sum(work.values(), 0.0)
+    shares = (f"op {nodes[op].op.number} {nodes[op].op.kind} {100 * work[op] / whole:.0f} %" for op in most)
+    if whole:
+        yield ("slowest" if spent else "most work"), f"{', '.join(shares)}{'' if result.layers else '  (--layers)'}"
 
 
 def _tables(result: Result) -> Iterator[str | Table]:
@@ -466,25 +480,6 @@ def _tables(result: Result) -> Iterator[str | Table]:
         yield chain.title
         headings = number("at"), number("bytes"), Column("buffer"), number("above next"), Column("set by")
         yield Table(headings, [*chain.rows()])
-
-
-def layer_table(layers: Sequence[Layer]) -> Table:
-    """A line for each layer, in the order in which they begin."""
-    columns = (
-        *(number("op"), Column("kind"), Column("output", 2), number("MACs"), number("weights", 1)),
-        *(number("live RAM"), number("instructions", 3), number("share")),
-    )
-    rows = [
-        (
-            *(str(layer.index), one_line(layer.kind), shape_text(layer.shape), f"{layer.macs:,}"),
-            "-" if layer.weights_bytes is None else f"{layer.weights_bytes:,}",
-            f"{layer.live_bytes:,}",
-            "-" if layer.instructions is None else f"{layer.instructions:,}",
-            f"{100 * layer.share:.1f} %",
-        )
-        for layer in layers
-    ]
-    return Table(columns, rows)
 
 
 def _next(result: Result, is_refused: bool) -> str:
@@ -576,9 +571,13 @@ def _together(found: Together) -> Iterator[Entry]:
 
 def curve_lines(front: Sequence[Planned], verdicts: Sequence[Verdict]) -> Iterator[str]:
     """What less memory costs: a line for each plan, the largest first."""
+    from diagmem.costs import ms_text
+
     for made, verdict in zip(front, verdicts, strict=True):
         fits = "" if not verdict.limits.are_set else "fits      " if verdict.fits else "too large "
-        yield f"{size_text(made.arena_bytes):>22}  {made.plan.recompute:>5.2f} x MACs  {fits}{how(made.plan)}"
+        ms = verdict.fit.cost.ms if verdict.fit else None
+        price = f"{made.plan.recompute:>5.2f} x MACs" if ms is None else f"{ms_text(ms):>7} ms"
+        yield f"{size_text(made.arena_bytes):>22}  {price}  {fits}{how(made.plan)}"
 
 
 def how(plan: Plan) -> str:

@@ -300,6 +300,9 @@ def _show_curve(source: Source, options: Options, limits: Limits, json_path: str
             "how": how(made.plan),
             "arena_bytes": made.arena_bytes,
             "recompute": round(made.plan.recompute, 4),
+            "cost": (
+                verdict.fit.cost if verdict.fit else pipeline.costs_of(source, made, is_measured=False).on()
+            ).to_json(),
             **verdict.to_json(),
         }
         for made, verdict in zip(front, verdicts, strict=True)

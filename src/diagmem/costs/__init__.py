@@ -1,4 +1,4 @@
-"""What a plan costs on a core: the only source for RAM, flash and work, in total and per layer.
+"""What a plan costs on a core: the only source for RAM, flash, work and time, in total and per layer.
 
 For our own kernels these are those of the emitted C: weights as they are stored, after removal, for these kernels. For
 TensorFlow Lite Micro the whole file lies in flash, and the runtime keeps something of its own in RAM.
@@ -22,6 +22,7 @@ from diagmem.backends.c.program import Program
 from diagmem.backends.c.steps import sequence_bytes
 from diagmem.backends.c.tables import Tables
 from diagmem.backends.json import to_json
+from diagmem.costs.cycles import Clock, Run, Spent, estimated, runs_of
 from diagmem.kernels.work import float_text, kernel_shares, macs_as_run
 from diagmem.model.graph import DType, Graph
 from diagmem.model.schedule import PUSH
@@ -156,6 +157,20 @@ class Cost:
     notes: tuple[str, ...] = ()
     float32: str = ""
 
+    @property
+    def time_text(self) -> str:
+        """`53.4 ms ± 4.6 %`, with the error that was found on that core; cycles where the clock is not known."""
+        error = "(not validated)" if self.error_percent is None else f"± {self.error_percent:g} %"
+        return f"{f'{self.cycles or 0:,} cycles' if self.ms is None else f'{ms_text(self.ms)} ms'} {error}"
+
+    @property
+    def cycles_text(self) -> str:
+        """`6,407,566 cycles, 26 % waiting on flash`."""
+        cycles = self.cycles or 0
+        if self.flash_wait_cycles is not None:
+            return f"{cycles:,} cycles, {100 * self.flash_wait_cycles / max(1, cycles):.0f} % waiting on flash"
+        return f"{cycles:,} cycles{'' if self.target is None else ', without waits on flash'}"
+
     def to_json(self) -> dict[str, Any]:
         """As it stands under `cost` in every JSON."""
         told = asdict(self)
@@ -164,11 +179,17 @@ class Cost:
         return {key: value for key, value in told.items() if key not in ("shares", "notes", "float32")}
 
 
+def ms_text(ms: float) -> str:
+    """With three digits that count."""
+    return f"{ms:,.0f}" if ms >= 100 else f"{ms:.3g}"
+
+
 @dataclass(frozen=True, slots=True)
 class Layer:
     """A line in a table of layers. `index`: the op's in the model's file. `macs`: as run. `weights_bytes`: as they are
     stored; of a table that several ops use, with the first of them. `live_bytes`: the most that must be held while it
-    runs. `share`: of all instructions or, where these were not counted, of all multiply-accumulates."""
+    runs. `cycles`, `ms`: on what the plan was made for, None where they are not known. `share`: of all instructions, if
+    these were counted, else of all cycles or, where these are not known, of all multiply-accumulates."""
 
     index: int
     kind: str
@@ -179,6 +200,8 @@ class Layer:
     live_bytes: int
     instructions: int | None
     share: float
+    cycles: int | None = None
+    ms: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -219,12 +242,29 @@ class Costs:
             target, core = self.plan.options.chip, self.plan.options.core
         return cost_together([self], self.plan.arena_bytes, target, core, instructions)
 
-    def emulated_on(self, cpu: str, instructions: int | None = None) -> Cost:
-        """On the core that is called so: as the plan was made for it, if it was, else with an FPU if any has one."""
+    def place(self, cpu: str) -> tuple[Chip | None, Core]:
+        """The core that is called so: as the plan was made for it, if it was, else with an FPU if any has one."""
         asked, name = self.plan.options, cpu.removesuffix("x2")
         if asked.core is not None and asked.core.cpu == name:
-            return self.on(asked.chip, asked.core, instructions)
-        return self.on(None, core_named(f"{name}f" if name == "cortex-m4" else name), instructions)
+            return asked.chip, asked.core
+        return None, core_named(f"{name}f" if name == "cortex-m4" else name)
+
+    @property
+    def clock(self) -> Clock | None:
+        """Of what the plan was made for."""
+        return Clock.of(self.plan.options.chip, self.plan.options.core)
+
+    def emulated_on(self, cpu: str, instructions: int | None = None) -> Cost:
+        return self.on(*self.place(cpu), instructions)
+
+    def spent(self, clock: Clock | None) -> Mapping[int, Spent] | None:
+        """Op -> its cycles, estimated from tables; None where they are not known."""
+        program = None if self.runtime is not None else self.program
+        return None if program is None or clock is None else estimated(program, self._runs, clock)
+
+    @cached_property
+    def _runs(self) -> Sequence[Run]:
+        return () if self.program is None else tuple(runs_of(self.program))
 
     @cached_property
     def program(self) -> Program | None:
@@ -275,17 +315,24 @@ class Costs:
         told = {"macs": cost.macs, "weights_bytes": cost.flash.weights_bytes, "cost": cost.to_json()}
         return {**to_json(made), **told}
 
+    @property
+    def work(self) -> tuple[Mapping[int, float], Mapping[int, Spent]]:
+        """Op -> its cycles, or its multiply-accumulates where cycles are not known; and what is known of cycles."""
+        spent = self.spent(self.clock) or {}
+        return ({op: one.cycles for op, one in spent.items()} if spent else self.macs), spent
+
     def layers(self, instructions: Mapping[int, int] | None = None) -> tuple[Layer, ...]:
         """One for each op, in the order of their first steps. `instructions`: those of each op, by its index in the
         file."""
-        counted = instructions or {}
-        weights = self._weights_by_op
-        whole = max(1, sum(counted.values()) or sum(self.macs.values()))
+        counted, clock, weights = instructions or {}, self.clock, self._weights_by_op
+        work, spent = self.work
+        work = self.macs if counted else work
+        whole = max(1, sum(counted.values()) or sum(work.values(), 0.0))
         found = []
         for op in self.live:
             node = self.plan.graph.nodes[op]
-            spent = counted.get(node.op.number)
-            share = (self.macs[op] if not counted else spent or 0) / whole
+            ran = counted.get(node.op.number)
+            share = (work[op] if not counted else ran or 0) / whole
             made = node.outputs[0] if node.outputs else None
             found.append(
                 Layer(
@@ -296,8 +343,9 @@ class Costs:
                     self.macs[op],
                     None if weights is None else weights.get(op, 0),
                     self.live[op],
-                    spent,
+                    ran,
                     share,
+                    *(None, None) if clock is None or op not in spent else clock.of_op(spent[op]),
                 )
             )
         return tuple(found)
@@ -348,7 +396,15 @@ def cost_together(
             shares[name] = shares.get(name, 0) + share * part
     names = None if target is None else target.name, None if core is None else core.key
     float32 = "; ".join(filter(None, (float_text(one.plan.graph) for one in costs)))
-    return Cost(*names, shares, ram, flash, sum(work), instructions, notes=notes, float32=float32)
+    clock = Clock.of(target, core)
+    spent = [one.spent(clock) for one in costs]
+    told = {} if clock is None or None in spent else clock.told(summed(found for found in spent if found is not None))
+    return Cost(*names, shares, ram, flash, sum(work), instructions, **told, notes=notes, float32=float32)
+
+
+def summed(spent: Iterable[Mapping[int, Spent]]) -> Spent:
+    """Of all ops, of all models."""
+    return sum((each for one in spent for each in one.values()), Spent())
 
 
 def most_live(steps: Iterable[tuple[int, int]]) -> dict[int, int]:

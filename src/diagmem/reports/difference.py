@@ -27,10 +27,17 @@ FIGURES = {
     "code_bytes": ("flash", "flash: code, about"),
     "macs": ("", "multiply-accumulates"),
     "instructions": ("", "instructions"),
+    "cycles": ("", "cycles, about"),
 }
 """What is compared in sum: its name in a cost's JSON, the part it stands in, and what it is called."""
 
-OP_FIGURES = {"live_bytes": "live RAM", "weights_bytes": "weights", "macs": "MACs", "instructions": "instructions"}
+OP_FIGURES = {
+    "live_bytes": "live RAM",
+    "weights_bytes": "weights",
+    "macs": "MACs",
+    "instructions": "instructions",
+    "cycles": "cycles",
+}
 
 Values = Mapping[str, int | None]
 

@@ -147,12 +147,13 @@ def report_page(made: Planned, counted: Counted | None = None, costs: Costs | No
     there already."""
     before, after, shared = made.baseline, made.plan, made.plan.multicore
     pictures = Picture(before), Picture(after)
-    headings = [*LAYER_HEADINGS, *(["instructions"] if counted else []), "share"]
     largest = max(1, before.end_bytes, after.end_bytes)
     costs, target = costs or Costs.of(made), after.options.chip
     costs_before = Costs(before, made.model, costs.runtime)
     fits = [(fit_on(fit.chip, costs_before), fit) for fit in fits_of(costs)]
     cost = costs.on(instructions=counted and counted.instructions)
+    further = {"instructions": counted is not None, "cycles": cost.cycles is not None}
+    headings = [*LAYER_HEADINGS, *(name for name, is_known in further.items() if is_known), "share"]
     return render(
         "report",
         ("plan", "theme", "report"),
@@ -173,7 +174,7 @@ def report_page(made: Planned, counted: Counted | None = None, costs: Costs | No
         fits=fits,
         others=sum(chip.core.refusal is None for chip in chips()) - len(fits),
         headings=[(name, "number" if name not in ("kind", "output", "shape") else "") for name in headings],
-        ops=list(_op_rows(pictures[1], costs.layers(counted and counted.ops), counted is not None)),
+        ops=list(_op_rows(pictures[1], costs.layers(counted and counted.ops), [*headings])),
         counted=counted,
         cost=cost,
         file_bytes=weights_of(made.model),
@@ -184,7 +185,7 @@ def report_page(made: Planned, counted: Counted | None = None, costs: Costs | No
     )
 
 
-def _op_rows(picture: Picture, layers: Sequence[Layer], is_counted: bool) -> Iterator[dict[str, Any]]:
+def _op_rows(picture: Picture, layers: Sequence[Layer], headings: Sequence[str]) -> Iterator[dict[str, Any]]:
     """A row of the page's table for each op, in the order of their first steps; the caller's rows of input are one."""
     plan, shared = picture.plan, dict.fromkeys(range(picture.rows), 0)
     for piece in picture.shared:
@@ -206,13 +207,13 @@ def _op_rows(picture: Picture, layers: Sequence[Layer], is_counted: bool) -> Ite
             "op": "" if op == PUSH else layer.index,
             "kind": kind if len(taken) == 1 else f"{kind}, {len(taken)} steps",
             "name": "" if op == PUSH else plan.graph.nodes[op].outputs[0].label,
-            "cells": _cells(layer, max(shared[step] for step in taken), is_counted),
+            "cells": _cells(layer, max(shared[step] for step in taken), headings),
         }
 
 
-def _cells(layer: Layer, shared_bytes: int, is_counted: bool) -> list[str]:
+def _cells(layer: Layer, shared_bytes: int, headings: Sequence[str]) -> list[str]:
     """What stands under the headings after the output."""
-    counted = [layer.instructions or 0] if is_counted else []
+    counted = [getattr(layer, name) or 0 for name in ("instructions", "cycles") if name in headings]
     numbers = [layer.macs, layer.weights_bytes, layer.live_bytes, shared_bytes, *counted]
     words = ["" if number is None else f"{number:,}" for number in numbers]
     return ["×".join(map(str, layer.shape)), *words, f"{100 * layer.share:.1f} %"]

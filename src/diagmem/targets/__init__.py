@@ -1,6 +1,6 @@
 """Chips, boards and cores, as data: what `--target` names."""
 
-from diagmem.targets.chips import RESERVE_BYTES, Chip, boards, chip_named, chips
+from diagmem.targets.chips import RESERVE_BYTES, Chip, FlashCache, boards, chip_named, chips
 from diagmem.targets.cores import CORES, Core, core_named
 from diagmem.targets.timing import Timing, timing_of
 
@@ -9,6 +9,7 @@ __all__ = [
     "RESERVE_BYTES",
     "Chip",
     "Core",
+    "FlashCache",
     "Timing",
     "boards",
     "chip_named",

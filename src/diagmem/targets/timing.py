@@ -27,10 +27,11 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Of a core. `patterns`: kind -> its pattern, in the order in which they are tried. `error_percent`: None where
-    there is nothing to judge it by."""
+    """Of a core. `measured_as`: the table by which kernels were measured. `patterns`: kind -> its pattern, in the order
+    in which they are tried. `error_percent`: None where there is nothing to judge it by."""
 
     core: str
+    measured_as: str
     patterns: Mapping[str, re.Pattern[str]]
     entries: Mapping[str, Entry]
     taken: Mapping[str, float]
@@ -58,10 +59,11 @@ _table = partial(table, __package__, "timing")
 @cache
 def timing_of(core: str) -> Timing | None:
     """Of the core that chips.toml calls so; None where no table is known."""
-    tables = (table for name, table in _table().items() if name != "kinds" and core in (name, *table.get("also", ())))
-    found = next(tables, None)
-    if found is None:
+    tables = (name for name, table in _table().items() if name != "kinds" and core in (name, *table.get("also", ())))
+    name = next(tables, None)
+    if name is None:
         return None
+    found = _table()[name]
     while "like" in found:
         base = {**_table()[found["like"]], "error_percent": None, "judged_by": ""}
         found = {**base, **{key: value for key, value in found.items() if key != "like"}} | (
@@ -69,6 +71,7 @@ def timing_of(core: str) -> Timing | None:
         )
     return Timing(
         core,
+        found.get("measured_as", name),
         {kind: re.compile(pattern) for kind, pattern in _table()["kinds"][found["kinds"]].items()},
         {
             kind: Entry(**{"source": found.get("source", ""), **entry})

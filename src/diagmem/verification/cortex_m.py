@@ -6,7 +6,7 @@ import re
 import struct
 import tempfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -15,11 +15,12 @@ from typing import Any
 import numpy.typing as npt
 
 from diagmem.backends.c.program import Program
+from diagmem.costs.cycles import Clock
 from diagmem.model.errors import PlanError
 from diagmem.model.tables import table, tuples
 from diagmem.planning.cores.split import BARRIER_INSTRUCTIONS
 from diagmem.verification import tools
-from diagmem.verification.cycles import Clock, Counted
+from diagmem.verification.cycles import Counted, plugin_arguments
 from diagmem.verification.harness import Inputs, Run, decoded, encoded, first_difference, spans, write_model
 
 TRACE = "trace.h"
@@ -177,20 +178,30 @@ class Marks:
 
 def count_marks(program: Program, inputs: Inputs, core: Core, clock: Clock | None = None) -> Marks:
     """Of a run with one input."""
+    found, failure = next(count_all(program, inputs, core, [clock]))
+    if failure is not None:
+        raise tools.ToolError(failure)
+    return found
+
+
+def count_all(
+    program: Program, inputs: Inputs, core: Core, clocks: Sequence[Clock | None]
+) -> Iterator[tuple[Marks, str | None]]:
+    """The same of one firmware for each of several clocks, and what was wrong with its outputs."""
     with tempfile.TemporaryDirectory(prefix="diagmem-") as place:
         directory = Path(place)
         build(program, 1, core, Memory(), directory, hook="profile.h")
-        copy = core.made_by.tool("objcopy")
+        copy, objdump = core.made_by.tool("objcopy"), core.made_by.tool("objdump")
         tools.build([copy, "-O", "binary", "-j", ".marks", "firmware.elf", "marks.bin"], directory)
-        said, status, sent = _emulate(core, directory, inputs, program.arena_bytes, clock)
-        objdump = core.made_by.tool("objdump")
-        counted = None if clock is None else Counted.read(directory, objdump, clock.timing)
-    failure = first_difference(program, inputs, sent, is_traced=False)
-    marks = [Mark(*map(int, found)) for found in re.findall(r"^mark (\d+) (\d+) (\d+)$", said, re.MULTILINE)]
-    total = re.search(r"^instructions (\d+)$", said, re.MULTILINE)
-    if failure is not None or status or total is None:
-        raise tools.ToolError(failure or f"nothing was counted (status {status}): does this QEMU load plugins?")
-    return Marks(tuple(marks), int(total[1]), counted)
+        for clock in clocks:
+            said, status, sent = _emulate(core, directory, inputs, program.arena_bytes, clock)
+            counted = None if clock is None else Counted.read(directory, objdump, clock.timing)
+            marks = [Mark(*map(int, found)) for found in re.findall(r"^mark (\d+) (\d+) (\d+)$", said, re.MULTILINE)]
+            total = re.search(r"^instructions (\d+)$", said, re.MULTILINE)
+            if status or total is None:
+                raise tools.ToolError(f"nothing was counted (status {status}): does this QEMU load plugins?")
+            failure = first_difference(program, inputs, sent, is_traced=False)
+            yield Marks(tuple(marks), int(total[1]), counted), failure
 
 
 def build(
@@ -283,7 +294,7 @@ def _counter(
     if arena_bytes is not None:
         places += f",marks=marks.bin,arena={at['arena_memory']},bytes={arena_bytes}"
     if clock is not None:
-        places = ",".join([places, *clock.plugin_arguments(core.flash_at, BOARD_BYTES)])
+        places = ",".join([places, *plugin_arguments(clock, core.flash_at, BOARD_BYTES)])
     (directory / "count.so").write_bytes(_plugin(emulator))
     return ["-plugin", f"./count.so,{places}"]
 

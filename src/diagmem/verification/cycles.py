@@ -13,11 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
 
-from diagmem.targets import Chip, Timing
+from diagmem.costs.cycles import Clock, Spent
+from diagmem.targets import Timing
 from diagmem.verification import tools
 
 BLOCKS = "blocks.bin"
@@ -165,23 +165,6 @@ class Code:
         return straight_cycles(block, self.timing), left, self.timing.straddled * straddles
 
 
-class Spent(NamedTuple):
-    """Cycles, those that wait on flash for code and for data among them."""
-
-    cycles: float = 0
-    code_wait: int = 0
-    data_wait: int = 0
-
-    def __add__(self, other: object) -> Spent:
-        if not isinstance(other, Spent):
-            return NotImplemented
-        return Spent(self.cycles + other.cycles, self.code_wait + other.code_wait, self.data_wait + other.data_wait)
-
-    @property
-    def wait(self) -> int:
-        return self.code_wait + self.data_wait
-
-
 @dataclass(frozen=True)
 class Counted:
     """What an emulator counted, part by part."""
@@ -213,42 +196,13 @@ class Counted:
         return sum(self.by_part.values(), Spent())
 
 
-@dataclass(frozen=True, slots=True)
-class Clock:
-    """What cycles are counted for: a core, and the flash of a chip that has it; without a chip, none is waited on.
-    `asked_mhz`: instead of the chip's."""
-
-    timing: Timing
-    chip: Chip | None = None
-    asked_mhz: float | None = None
-
-    @property
-    def mhz(self) -> float | None:
-        return self.asked_mhz or (self.chip.mhz if self.chip else None)
-
-    def waited(self, spent: Spent) -> int | None:
-        """On flash; None where it is not known how the chip reads it."""
-        return spent.wait if self.chip is not None and self.chip.flash_cache is not None else None
-
-    def told(self, spent: Spent) -> dict[str, Any]:
-        """As a `Cost` has it."""
-        ms = spent.cycles / (1000 * self.mhz) if self.mhz else None
-        watts = self.chip.milliwatts if self.chip and self.mhz == self.chip.mhz else None
-        return {
-            "cycles": round(spent.cycles),
-            "flash_wait_cycles": self.waited(spent),
-            "ms": ms,
-            "uj": ms * watts if ms is not None and watts is not None else None,
-            "error_percent": self.timing.error_percent,
-        }
-
-    def plugin_arguments(self, flash_at: int, flash_bytes: int) -> Iterator[str]:
-        """What count_instructions.c is told."""
-        yield f"blocks={BLOCKS}"
-        if self.chip is None or (cache := self.chip.flash_cache) is None:
-            return
-        miss = self.chip.flash_miss_cycles
-        yield from (f"flash={flash_at}", f"size={flash_bytes}", f"miss={miss}")
-        yield from (f"hidden={min(cache.hidden, miss)}", f"shared={int(cache.is_shared)}")
-        for name, lines in (("code", cache.code), ("data", cache.data)):
-            yield f"{name}={':'.join(map(str, lines))}"
+def plugin_arguments(clock: Clock, flash_at: int, flash_bytes: int) -> Iterator[str]:
+    """What count_instructions.c is told."""
+    yield f"blocks={BLOCKS}"
+    if clock.chip is None or (cache := clock.flash) is None:
+        return
+    miss = clock.chip.flash_miss_cycles
+    yield from (f"flash={flash_at}", f"size={flash_bytes}", f"miss={miss}")
+    yield from (f"hidden={min(cache.hidden, miss)}", f"shared={int(cache.is_shared)}")
+    for name, lines in (("code", cache.code), ("data", cache.data)):
+        yield f"{name}={':'.join(map(str, lines))}"

@@ -8,15 +8,14 @@ from typing import Any
 import numpy as np
 
 from diagmem.costs import Cost, Costs
+from diagmem.costs.cycles import Clock, Spent
 from diagmem.kernels import CPUS, kernels_on
 from diagmem.model.errors import PlanError
 from diagmem.model.graph import Node
 from diagmem.model.notebook import ShownAsTable
 from diagmem.model.schedule import PUSH
 from diagmem.planning.plan import Plan
-from diagmem.targets import timing_of
 from diagmem.verification.cortex_m import CORES, count_marks
-from diagmem.verification.cycles import Clock, Spent
 from diagmem.verification.reference import sample_inputs
 from diagmem.verification.tools import ToolError
 
@@ -99,22 +98,13 @@ def check_runs_on(plan: Plan, core: str) -> None:
     kernels_on(core, core if core in CPUS else "", plan.options.kernels)
 
 
-def clock_of(plan: Plan, core: str, mhz: float | None) -> Clock | None:
-    """What cycles are counted for: the plan's chip, if it has this core, at its highest clock or the one given."""
-    chip, alone = plan.options.chip, CORES[core].cores == 1
-    chip = chip if chip is not None and chip.core.cpu == core else None
-    asked = plan.options.core
-    timing = timing_of(chip.core.key if chip else asked.key if asked and asked.cpu == core else core)
-    return Clock(timing, chip and chip.at(mhz), mhz) if timing is not None and alone else None
-
-
 def profiled(costs: Costs, core: str, seed: int = 0, mhz: float | None = None) -> Profile:
     """Runs the plan's C once on an emulated core, and counts. `mhz`: its clock, if not the chip's highest."""
     if core not in CORES:
         raise PlanError(f"core '{core}' is not known; known: {', '.join(CORES)}")
     program, plan = costs.firmware, costs.plan
     check_runs_on(plan, core)
-    clock = clock_of(plan, core, mhz)
+    clock = Clock.of(*costs.place(core), mhz) if CORES[core].cores == 1 else None
     inputs = sample_inputs(program.graph, SAMPLE + 1, seed)[SAMPLE:]
     found = count_marks(program.in_one_arena, inputs, CORES[core], clock)
     own_steps = [step for step in program.steps if step.op != PUSH]
