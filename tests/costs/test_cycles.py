@@ -30,10 +30,11 @@ def test_a_board_that_was_measured_enters_all_figures() -> None:
     timing, chip = timing_of("cortex-m4f"), chip_named("STM32L4R5ZI")
     assert timing is not None
     clock, spent = Clock(timing, chip), Spent(1000, 100, 50)
-    plain, measured = clock.told(spent), replace(clock, factor=1.2).told(spent)
+    plain, measured = clock.told(spent), replace(clock, chip=replace(chip, calibrated=(1.2, 0.5))).told(spent)
     assert (measured["cycles"], measured["flash_wait_cycles"]) == (1200, 180)
     assert measured["ms"] == pytest.approx(1.2 * plain["ms"])
-    cycles, ms = replace(clock, factor=1.2).of_op(spent)
+    assert measured["error_percent"] == 0.5
+    cycles, ms = replace(clock, chip=replace(chip, calibrated=(1.2, 0.5))).of_op(spent)
     assert cycles == 1200
     assert ms == pytest.approx(1.2 * plain["ms"])
 

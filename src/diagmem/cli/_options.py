@@ -20,8 +20,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 TAKEN: Mapping[str, tuple[str, ...]] = {
-    # It has --cores of its own: how many threads share a run.
-    "verify": tuple(name for name in OF_A_PLAN if name != "cores"),
+    # It has --cores of its own: how many threads share a run; and it writes calibrations.
+    "verify": tuple(name for name in OF_A_PLAN if name not in ("cores", "calibration")),
     "run": tuple(name for name in OF_A_PLAN if name not in ("cores", "together")),
     "trace": ("schedule", "input_rows", "recompute"),
 }

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -84,6 +86,7 @@ def _verify_outside(
     data: Path | None,
     expect: Path | None,
     tolerance: float,
+    calibration: Path | None,
     plan_path: Path | None,
     json_path: str | None,
     options: Options,
@@ -95,13 +98,21 @@ def _verify_outside(
         raise click.UsageError("--board and --input take one MODEL.")
     if log_path is not None and (expect or tolerance or places):
         raise click.UsageError("--board judges what a board has said: leave out --on, --expect and --tolerance.")
+    if log_path is None and calibration is not None:
+        raise click.UsageError("--calibration is written from what a board has measured: give its --board.")
     if log_path is None and (data is None or expect is None):
         raise click.UsageError("--input and --expect go together; `diagmem run` shows what comes of an input.")
+    files: dict[Path, bytes] = {}
     with naming_model(sources[0].label), working("planning and running") as bar:
         lines: Iterator[str | Table]
         if log_path is not None:
             report = board_report(sources[0], _log(log_path), options, plan=plan_path, inputs=data)
             told, lines = report.to_json(), _board_lines(report)
+            if calibration is not None and report.ok:
+                found = report.calibration
+                files = {calibration: f"{json.dumps(found)}\n".encode()}
+                off = f"{found['factor']:.3f} times the predicted cycles; ops are then {found['error_percent']} % off"
+                lines = chain(lines, (f"measured: {off}", f"written: {calibration}; use it with --calibration"))
         elif data is not None and expect is not None:
             ran = (
                 run_on_data(sources[0], data, options, on=on, plan=plan_path, tell=bar.tell)
@@ -110,7 +121,7 @@ def _verify_outside(
             runs = [compared_with_file(one, expect, tolerance) for one in ran]
             told = {"ok": all(one.ok for one in runs), "runs": [one.to_json() for one in runs]}
             lines = _expected_lines(runs)
-    show(json_path, lambda: told, lines, status=0 if told["ok"] else ANSWER_IS_NO)
+    show(json_path, lambda: told, lines, status=0 if told["ok"] else ANSWER_IS_NO, files=files)
 
 
 def _log(path: str) -> str:

@@ -8,7 +8,7 @@ For others to use:
     cost = made.costs.on(chip, core)        # the same in sum: cost.cycles, cost.ms, cost.uj, cost.error_percent
 
 A board's own measurement enters as `Clock.factor`, measured cycles over predicted ones: `Clock.told` multiplies by it,
-so every command tells calibrated figures once the clock has it, whether they were estimated or counted.
+so every command tells calibrated figures where the chip has been calibrated, whether they were estimated or counted.
 """
 
 from __future__ import annotations
@@ -54,12 +54,11 @@ class Spent(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Clock:
     """What cycles are counted for: a core, and the flash of a chip that has it; without a chip, none is waited on.
-    `asked_mhz`: instead of the chip's. `factor`: measured cycles over predicted ones, of a board that was measured."""
+    `asked_mhz`: instead of the chip's."""
 
     timing: Timing
     chip: Chip | None = None
     asked_mhz: float | None = None
-    factor: float = 1
 
     @classmethod
     def of(cls, chip: Chip | None, core: Core | None, mhz: float | None = None) -> Clock | None:
@@ -71,6 +70,16 @@ class Clock:
     @property
     def mhz(self) -> float | None:
         return self.asked_mhz or (self.chip.mhz if self.chip else None)
+
+    @property
+    def factor(self) -> float:
+        """Measured cycles over predicted ones, of a board that was measured."""
+        return self.chip.calibrated[0] if self.chip and self.chip.calibrated else 1
+
+    @property
+    def error_percent(self) -> float | None:
+        """Of the model on that core, or of what a board has measured."""
+        return self.chip.calibrated[1] if self.chip and self.chip.calibrated else self.timing.error_percent
 
     @property
     def flash(self) -> FlashCache | None:
@@ -96,7 +105,7 @@ class Clock:
             "flash_wait_cycles": self.waited(spent),
             "ms": ms,
             "uj": ms * watts if ms is not None and watts is not None else None,
-            "error_percent": self.timing.error_percent,
+            "error_percent": self.error_percent,
         }
 
 

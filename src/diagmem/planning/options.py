@@ -52,6 +52,7 @@ class Options:
     external_io: bool = False
     overlap: bool = True
     target: str = ""
+    calibration: str = ""
     cpu: str = ""
     schedule: str = AUTO
     allocator: str = BEST
@@ -77,6 +78,10 @@ class Options:
         chip = self.chip
         if chip is not None and not self.target.lower().endswith(".toml"):
             self._set("target", chip.name)
+        if self.calibration:
+            if chip is None:
+                raise PlanError("a calibration is for a chip: name it as the target")
+            self._set("calibration", chip.calibration)
         if self.all_memories:
             if chip is None:
                 raise PlanError("all_memories needs a target: name a chip, or list its memories with pools")
@@ -172,7 +177,7 @@ class Options:
             return None
         from diagmem.targets import chip_named
 
-        return chip_named(self.target)
+        return chip_named(self.target, self.calibration)
 
     @property
     def core(self) -> Core | None:

@@ -6,6 +6,7 @@ the same keys.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Iterator, Mapping
@@ -61,7 +62,8 @@ class Chip:
     bytes of each contiguous stretch of it, for an arena that is not split. `flash_bytes`: 0 where flash is external.
     `wait_states`: of flash at the highest clock, None where they are not known; flash runs at the core's clock divided
     by `flash_divider`. `flash_cache`: None where it is not known. `milliwatts`: of core, flash and RAM at that clock.
-    `source`: of all figures but those that have a source of their own."""
+    `calibrated`: measured cycles over predicted ones on a board, and how many percent ops are still off; None where no
+    board was measured. `source`: of all figures but those that have a source of their own."""
 
     name: str
     core: Core
@@ -79,13 +81,19 @@ class Chip:
     flash_cache: FlashCache | None = None
     milliwatts: float | None = None
     power_source: str = ""
+    calibrated: tuple[float, float] | None = None
 
     def at(self, mhz: float | None) -> Chip:
         """The chip at another clock: its flash waits less at a lower one."""
         if mhz is None or self.mhz is None or mhz == self.mhz:
             return self
         waits = self.wait_states and max(0, math.ceil((self.wait_states + 1) * mhz / self.mhz) - 1)
-        return replace(self, mhz=mhz, wait_states=waits, milliwatts=None)
+        return replace(self, mhz=mhz, wait_states=waits, milliwatts=None, calibrated=None)
+
+    @property
+    def calibration(self) -> str:
+        """CHIP:FACTOR:PERCENT."""
+        return "" if self.calibrated is None else f"{self.name}:{self.calibrated[0]:.4f}:{self.calibrated[1]:.1f}"
 
     @property
     def flash_miss_cycles(self) -> int:
@@ -154,9 +162,9 @@ class Board(NamedTuple):
     chip: Chip
 
 
-def chip_named(name: str) -> Chip:
+def chip_named(name: str, calibration: str = "") -> Chip:
     """The chip of that name, or that of the board of that name, or the one that a file NAME.toml describes. One that
-    runs no kernels is refused with a reason."""
+    runs no kernels is refused with a reason. `calibration`: a file, or CHIP:FACTOR:PERCENT."""
     found = chip_in_file(name) if name.lower().endswith(".toml") else find_chip(name)
     if found is None:
         known = (*(chip.name for chip in chips()), *(board.name for board in boards()))
@@ -164,7 +172,7 @@ def chip_named(name: str) -> Chip:
         raise PlanError(f"target '{one_line(name)}' is not known; {hint} (or give the bytes with --budget)")
     if found.core.refusal is not None:
         raise PlanError(f"target {found.name} ({found.core.name}): no kernels run there: {found.core.refusal}")
-    return found
+    return found if not calibration else replace(found, calibrated=_calibrated(found.name, calibration))
 
 
 def find_chip(name: str) -> Chip | None:
@@ -341,3 +349,22 @@ def _memories(entries: list[Any], where: str) -> Iterator[Memory]:
 
 def _identifier(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", name.lower())
+
+
+SHORT = re.compile(r"[^:/\\]{1,80}:\d{1,6}\.\d{1,9}:\d{1,6}\.\d{1,9}")
+
+
+def _calibrated(chip: str, told: str) -> tuple[float, float]:
+    short = told
+    if not SHORT.fullmatch(told):
+        try:
+            found = json.loads(content_of(told, 2**20))
+            short = f"{found['chip']}:{found['factor']:.4f}:{found['error_percent']:.1f}"
+        except (ValueError, TypeError, KeyError, RecursionError):
+            short = ""
+        if not SHORT.fullmatch(short):
+            raise PlanError(f"{one_line(told, 400)}: it is no calibration, which `diagmem verify --board` writes")
+    name, factor, percent = short.split(":")
+    if name != chip:
+        raise PlanError(f"the calibration is for {one_line(name)}, and the target is {chip}")
+    return float(factor), float(percent)

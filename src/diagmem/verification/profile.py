@@ -122,7 +122,7 @@ def profiled(costs: Costs, core: str, seed: int = 0, mhz: float | None = None) -
     for node in program.nodes:
         op = node.op.index
         instructions, read, written = done[op].tolist()
-        cycles, waited = (round(spent[op].cycles), clock.waited(spent[op])) if clock else (None, None)
+        cycles, waited = (clock.of_op(spent[op])[0], clock.waited(spent[op])) if clock else (None, None)
         ops.append(OpProfile(node, instructions, cycles, waited, costs.macs[op], read, written, costs.live[op]))
     peak = None if plan.peak_op is None else plan.graph.ops[plan.peak_op].number
     cost = costs.emulated_on(core, found.instructions)

@@ -17,6 +17,7 @@ from diagmem.model.errors import DiagmemError, PlanError, one_line
 from diagmem.model.graph import DType, Node
 from diagmem.ops import node_macs
 from diagmem.ops.kind import Array
+from diagmem.targets import Chip
 from diagmem.verification.harness import held
 from diagmem.verification.profile import profiled
 from diagmem.verification.reference import runs
@@ -138,9 +139,10 @@ class BoardOp:
 @dataclass(frozen=True, slots=True)
 class BoardReport:
     """What a board has said in its self-test. `failure`: why the answer is no; None if it is yes. `arena_bytes`,
-    `stack_bytes`: that were written to."""
+    `stack_bytes`: that were written to. `chip`: what it was made for."""
 
     model: str
+    chip: Chip | None
     cost: Cost
     runs: int
     ops: tuple[BoardOp, ...]
@@ -164,6 +166,22 @@ class BoardReport:
     @property
     def predicted_cycles(self) -> int | None:
         return sum(op.predicted_cycles or 0 for op in self.ops) or None
+
+    @property
+    def calibration(self) -> dict[str, Any]:
+        """Measured cycles over predicted ones, and by how many percent ops then are off, each by its share."""
+        if self.chip is None:
+            raise PlanError("a calibration is for a chip: name it with --target")
+        ops = [(op.node.op.number, op.cycles, op.predicted_cycles) for op in self.ops if op.cycles]
+        both = [(got, want) for _, got, want in ops if got and want]
+        if not both:
+            why = f"there is no estimate for {self.chip.name}" if ops else "the board counted no cycles"
+            raise PlanError(f"there is nothing to calibrate: {why}")
+        total = sum(got for got, _ in both)
+        factor = total / sum(want for _, want in both)
+        percent = 100 * sum(abs(got - factor * want) for got, want in both) / total
+        told = {"chip": self.chip.name, "core": self.chip.core.key, "mhz": self.chip.mhz, "model": self.model}
+        return {**told, "factor": round(factor, 4), "error_percent": round(percent, 1), "ops": ops}
 
     def to_json(self) -> dict[str, Any]:
         of_all = ("model", "ok", "failure", "runs", "arena_bytes", "stack_bytes", "cycles", "predicted_cycles")
@@ -284,5 +302,5 @@ def _judged(costs: Costs, lines: Sequence[str], wanted: Sequence[Sequence[int]])
         failure = f"{program.nodes[place].label} is the first that differs, in run {wrong[place]}"
     elif "guards ok" not in lines:
         failure = "something wrote beyond the arena"
-    whose = program.model.name, costs.on(), len(wanted)
+    whose = program.model.name, costs.plan.options.chip, costs.on(), len(wanted)
     return BoardReport(*whose, tuple(ops), numbers["arena"], numbers["stack"] or None, failure)
