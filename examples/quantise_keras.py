@@ -1,6 +1,6 @@
 """From a Keras model to 8-bit integers through LiteRT's quantiser, and what it costs and loses on a chip.
 
-    pip install diagmem tensorflow ai-edge-quantizer
+    pip install . tensorflow ai-edge-quantizer
     python examples/quantise_keras.py build
     python examples/quantise_keras.py build NUCLEO-L4R5ZI
 

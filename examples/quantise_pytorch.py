@@ -1,6 +1,6 @@
 """From a PyTorch module to 8-bit integers through onnxruntime's quantiser, and what it costs and loses on a chip.
 
-    pip install diagmem torch onnx onnxscript onnxruntime sympy
+    pip install . torch onnx onnxscript onnxruntime sympy
     python examples/quantise_pytorch.py build                  # a small network that is trained here
     python examples/quantise_pytorch.py build NUCLEO-L4R5ZI --all-settings
 

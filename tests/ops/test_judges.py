@@ -135,6 +135,10 @@ NOBODY: dict[str, Set[str]] = {
     **dict.fromkeys(("ARG_MAX", "ARG_MIN"), frozenset(("int16 (int32) > int32", "int16 (int32) > int64"))),
     **dict.fromkeys(("RELU_0_TO_1", "RELU_N1_TO_1", "DEPTH_TO_SPACE", "SPACE_TO_DEPTH"), frozenset(("int16 > int16",))),
     "QUANTIZE": {"int16 > uint8", "int32 > uint8"},
+    # Our own, made of operations that both have; tests of the transforms compare them with these.
+    "CUSTOM:DiagmemLookup": {"int8 > int8"},
+    "CUSTOM:DiagmemMean": {"int8 (int32) > float32", "uint8 (int32) > float32"},
+    "CUSTOM:DiagmemSum": {"int8 (int32) > float32", "uint8 (int32) > float32"},
 }
 """Kinds with their types for which `verify` says UNCONFIRMED where a model has nothing else."""
 

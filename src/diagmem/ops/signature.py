@@ -141,7 +141,8 @@ def _counts(node: Node, signature: Signature) -> Iterator[str]:
         ("outputs", len(node.outputs), signature.outputs),
     ):
         if not least <= found <= most:
-            expected = f"{least}" if least == most else f"{least} to {most}"
+            lacks = most == MANY and found < least
+            expected = f"{least}" if least == most else f"at least {least}" if lacks else f"{least} to {most}"
             yield f"it has {found} {what}; expected: {expected}{'' if most == MANY < found else DAMAGED}"
     for position in range(signature.inputs[0]):
         if node.inputs[position] is None:
