@@ -43,6 +43,7 @@ def check(rows: dict[str, list[float]], real: str) -> None:
         assert less_ms < 0.5 * ms, name
 
 
+@pytest.mark.deep
 def test_the_table_of_files_that_are_there(tmp_path: Path) -> None:
     """The first file is what the others are compared with; here it is the same one twice."""
     pytest.importorskip("unicorn", reason="needs an emulated core")

@@ -50,6 +50,7 @@ def calibrated(model: str, log: str, place: Path, *more: str) -> Any:
     return call("verify", model, *asked)
 
 
+@pytest.mark.deep
 def test_measured_beside_predicted(logs: dict[str, str], tmp_path: Path) -> None:
     """Factor and error as they are worked out here; estimates take both."""
     done = calibrated(MODELS[0], logs[MODELS[0]], tmp_path, "--json", "-")
@@ -86,6 +87,7 @@ def test_it_is_for_one_chip(logs: dict[str, str], tmp_path: Path) -> None:
         assert (done.returncode, done.stderr.count("\n"), why in done.stderr) == (2, 1, True), done.stderr
 
 
+@pytest.mark.deep
 def test_what_cannot_be_calibrated(logs: dict[str, str], tmp_path: Path) -> None:
     """A wrong output is no measurement and nothing is written; nor is a counter that stands still, or another chip."""
     log = logs[MODELS[0]]

@@ -369,7 +369,9 @@ def check_on_board(source: diagmem.Source, board: str, place: Path) -> str:
     return log
 
 
-@pytest.mark.parametrize("board", BOARDS)
+@pytest.mark.parametrize(
+    "board", [board if board == "mps2-an386" else pytest.param(board, marks=pytest.mark.deep) for board in BOARDS]
+)
 def test_on_a_board(board: str, tmp_path: Path) -> None:
     """Over its serial port, and read by `verify --board`."""
     log = check_on_board(diagmem.Source("zoo:kws_dscnn_int8"), board, tmp_path)

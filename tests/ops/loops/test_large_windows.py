@@ -107,7 +107,9 @@ print(made.arena_bytes, re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/statu
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-@pytest.mark.parametrize("name", LARGE)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.deep if name.startswith("16 MB") else ()) for name in LARGE]
+)
 def test_large_tensors_and_windows_are_planned_in_a_gigabyte(name: str) -> None:
     """However many bytes and taps a few hundred bytes of a file ask for."""
     ran = subprocess.run(
